@@ -23,6 +23,9 @@ func (a *attempt) accept(input string) finish {
 	return f
 }
 
+// accepts is the move that accepts for later, with an input that a store may keep in parts.
+func accepts(a *attempt) write { return a.accept(string(noise(5 << 10))) }
+
 // accepted is a record that waits for a worker.
 func (c *cell) accepted(input string) *attempt {
 	c.Helper()
@@ -40,35 +43,18 @@ func (a *attempt) worked() *attempt {
 	return b
 }
 
-// acceptCases: what is accepted for later, and what becomes of it.
+// acceptCases: what is accepted for later, and what becomes of it. That it lands as outcomes without
+// a claim do is in commitCases.
 func acceptCases(h Harness) []check {
 	if h.WithoutSteps {
 		return []check{{"is refused as unsupported", func(c *cell) { c.unsupported(c.fresh().accept("input")) }}}
 	}
-	accepts := func(a *attempt) write { return a.accept("input") }
 	return []check{
 		{"creates the record with an input of any size", func(c *cell) {
 			for _, size := range []int{0, 10, 1 << 10, 1<<10 + 1, 100 << 10, 300 << 10} {
 				a := c.fresh().again(func(a *attempt) write { return a.accept(string(noise(size))) })
 				a.unseen().refused(acquires, accepts)
 			}
-		}},
-		{"is refused by every record that was not seen", func(c *cell) {
-			for _, s := range standing(true) {
-				s.make(c).unseen().refused(accepts)
-			}
-		}},
-		{"replaces what it has seen", func(c *cell) {
-			for _, s := range standing(true) {
-				s.make(c).over().again(accepts)
-			}
-		}},
-		{"only one of many lands", func(c *cell) {
-			c.oneOf(c.fresh(), func(a *attempt) write { return a.unseen().accept(string(noise(2 << 10))) })
-		}},
-		{"or a claim", func(c *cell) {
-			a := c.fresh()
-			c.oneWins(a.acquire(), a.unseen().accept("input"))
 		}},
 		{"an input over the limit is refused and nothing written", func(c *cell) {
 			if h.MaxResult == 0 {
@@ -110,14 +96,7 @@ func acceptCases(h Harness) []check {
 			having(ships, releasesInDoubt)(c).refused(resolves(protocol.Failed))
 		}},
 		{"parked, then released by a resolution", func(c *cell) {
-			b := c.accepted("input").worked().lands(lapses)
-			c.now = c.now.Add(2 * lease)
-			b.lands(resolves(protocol.Released)).worked()
-		}},
-		{"with writes that commit with it", func(c *cell) {
-			a := c.fresh()
-			c.committed(a.unseen().accept(string(noise(5<<10))), true)
-			c.committed(a.unseen().accept(string(noise(5<<10))), false)
+			c.accepted("input").worked().lands(lapses).after(2 * lease).lands(resolves(protocol.Released)).worked()
 		}},
 	}
 }

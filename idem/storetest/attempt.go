@@ -11,6 +11,8 @@ import (
 const (
 	lease     = 30 * time.Second
 	retention = 24 * time.Hour
+	// expired is past every expiry that the cases give.
+	expired = retention + time.Hour
 )
 
 var operation = idem.Operation{Name: "charge", Repeat: protocol.Repeatable}
@@ -64,6 +66,7 @@ func acquires(a *attempt) write         { return a.acquire() }
 func takesOver(a *attempt) write        { return a.next().acquire() }
 func replaces(a *attempt) write         { return a.replacement().acquire() }
 func withdraws(a *attempt) write        { return a.withdraw() }
+func withdrawsNext(a *attempt) write    { return a.next().withdraw() }
 func extends(a *attempt) write          { return a.extend(2 * lease) }
 func extendsFurther(a *attempt) write   { return a.extend(3 * lease) }
 func completes(a *attempt) write        { return a.complete("done") }
@@ -86,6 +89,10 @@ func escalates(a *attempt) write {
 	w.EscalatedAt = a.c.now
 	return w
 }
+
+func omits(kept string) move { return func(a *attempt) write { return a.without(kept) } }
+
+func adds(result string) move { return func(a *attempt) write { return a.add(result) } }
 
 func refers(ref string) move { return func(a *attempt) write { return a.refer(ref) } }
 
@@ -129,6 +136,19 @@ func (a *attempt) holds(m move) *attempt {
 func (a *attempt) late(lands bool) *attempt {
 	a.c.Helper()
 	a.c.expect(a.held, lands)
+	return a
+}
+
+// deleted is the attempt after TTL has removed its record.
+func (a *attempt) deleted() *attempt {
+	a.c.Helper()
+	a.c.delete(a.id())
+	return a
+}
+
+// after is the attempt some time later.
+func (a *attempt) after(d time.Duration) *attempt {
+	a.c.now = a.c.now.Add(d)
 	return a
 }
 
@@ -236,20 +256,24 @@ func (a *attempt) notExecuted(name string) step {
 func (a *attempt) read(name string) step   { return a.stepOver(name, protocol.StepWrite{Read: true}) }
 func (a *attempt) unread(name string) step { return a.stepOver(name, protocol.StepWrite{Unread: true}) }
 
-// verdicts are those of a resolution on a step that an attempt must be able to go on with: its
-// result, or that the one that the step's compensation needs is not known.
-func verdicts() []protocol.StepWrite {
-	return []protocol.StepWrite{
+// verdicts are those of a resolution on a step. An attempt must be able to go on with the needed ones:
+// the step's result, or that the one that the step's compensation needs is not known.
+func verdicts() (needed, others []protocol.StepWrite) {
+	needed = []protocol.StepWrite{
 		{Name: "charge", Result: []byte("said")}, {Name: "charge", Result: noise(5 << 10)},
 		{Name: "charge", Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
+	}
+	return needed, []protocol.StepWrite{
+		{Name: "charge", Failure: &protocol.Failure{Message: "declined"}},
+		{Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
+		{Name: "charge", Compensates: true, Failure: &protocol.Failure{Message: "declined"}},
 	}
 }
 
 // resolvedStep interrupts the attempt in a step, and resolves it with a verdict on the step.
-func (c *cell) resolvedStep(a *attempt, verdict protocol.StepWrite) {
-	a.lands(begins)
-	c.now = c.now.Add(2 * lease)
-	a.lands(lapses, recordsOfStep(verdict))
+func (a *attempt) resolvedStep(verdict protocol.StepWrite) *attempt {
+	a.c.Helper()
+	return a.lands(begins).after(2*lease).lands(lapses, recordsOfStep(verdict))
 }
 
 // entry is the write of the step's entry.
@@ -308,6 +332,14 @@ func (a *attempt) prolong(d time.Duration) prolong {
 	}}
 }
 
+// audit is the entry of a change from outside to what is seen now.
+func (a *attempt) audit(change protocol.Change, to protocol.State) *protocol.Audit {
+	return &protocol.Audit{
+		ID: a.id(), Entry: newID(), At: a.c.now, Who: "alice", Why: "the provider says so", Tool: "console",
+		Change: change, From: a.seen().State, To: to, Attempt: 1, Ref: "pay_1", ExpiresAt: expiry(a.c.now),
+	}
+}
+
 // forget removes what is seen now.
 func (a *attempt) forget() forget {
 	return forget{protocol.Erasure{ID: a.id(), Seen: a.seen().Write}}
@@ -326,10 +358,10 @@ func (a *attempt) without(kept string) finish {
 	return w
 }
 
-// add gives the outcome that was recorded by fact its result.
-func (a *attempt) add(fact finish, result string) finish {
+// add gives the outcome, whose write the attempt holds, its result.
+func (a *attempt) add(result string) finish {
 	w := a.complete(result)
-	w.Attempt, w.Progress = protocol.WithoutResult{Write: fact.Write}, new(protocol.Progress)
+	w.Attempt, w.Progress = protocol.WithoutResult{Write: a.held.(finish).Write}, new(protocol.Progress)
 	return w
 }
 

@@ -80,8 +80,7 @@ func (c *cell) tooLarge(w write) {
 	if err := c.send(w); !errors.As(err, &refused) {
 		c.fatalf("%v: want a TooLargeError, got %v", w, err)
 	}
-	equal(c, "Size", c.h.MaxResult+1, refused.Size)
-	equal(c, "Limit", c.h.MaxResult, refused.Limit)
+	equal(c, "TooLargeError", protocol.TooLargeError{Size: c.h.MaxResult + 1, Limit: c.h.MaxResult}, *refused)
 	c.check(w.id())
 }
 
@@ -247,7 +246,7 @@ func (c *cell) committed(f finish, lands bool) {
 
 // oneWins races writes of which any one excludes all others: one lands, the rest
 // conflict with the record that it made.
-func (c *cell) oneWins(ws ...write) write {
+func (c *cell) oneWins(ws ...write) {
 	c.Helper()
 	id := ws[0].id()
 	errs := c.race(ws...)
@@ -260,16 +259,21 @@ func (c *cell) oneWins(ws ...write) write {
 	if len(won) != 1 {
 		c.fatalf("%d of %d racing writes landed, want exactly one: %v", len(won), len(ws), won)
 	}
-	after, err := won[0].Apply(c.ref[id].Clone(), c.now)
-	c.must(err)
-	c.ref[id] = after.Clone()
+	c.landed(won[0])
 	for i, err := range errs {
 		if err != nil {
-			c.conflict(ws[i], after, err)
+			c.conflict(ws[i], c.ref[id], err)
 		}
 	}
-	c.check(id)
-	return won[0]
+}
+
+// landed has the reference apply a write that the store has taken, and compares the record.
+func (c *cell) landed(w write) {
+	c.Helper()
+	after, err := w.Apply(c.ref[w.id()].Clone(), c.now)
+	c.must(err)
+	c.ref[w.id()] = after.Clone()
+	c.check(w.id())
 }
 
 func describe(rec *protocol.Record) string {

@@ -67,12 +67,14 @@ func staleClaimCases(steps bool) []check {
 		changes = append(changes, named{"a step", ships})
 	}
 	var cases []check
-	for _, ch := range changes {
-		cases = append(cases,
-			check{"takeover fails after " + ch.name, func(c *cell) { c.start().holds(takesOver).lands(ch.make).late(false) }},
-			check{"replacement fails after " + ch.name, func(c *cell) {
-				c.start().holds(replaces).lands(ch.make).late(false)
+	for _, claim := range []named{
+		{"takeover", takesOver}, {"replacement", replaces}, {"withdrawal of a takeover", withdrawsNext},
+	} {
+		for _, ch := range changes {
+			cases = append(cases, check{claim.name + " fails after " + ch.name, func(c *cell) {
+				c.start().holds(claim.make).lands(ch.make).late(false)
 			}})
+		}
 	}
 	for _, replace := range []bool{false, true} {
 		cases = append(cases, check{fmt.Sprintf("on a deleted record reserves anew, replace %v", replace), func(c *cell) {
@@ -81,8 +83,7 @@ func staleClaimCases(steps bool) []check {
 			if replace {
 				other = a.replacement()
 			}
-			c.delete(a.id())
-			other.refused(acquires)
+			other.deleted().refused(acquires, withdraws)
 			other.claim.Seen, other.claim.Replace, other.claim.Record.Write = "", false, newID()
 			other.claim.Record.CreatedAt = c.now.Add(time.Second)
 			other.lands(acquires)

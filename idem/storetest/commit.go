@@ -41,10 +41,12 @@ func ended(result string) func(*attempt) finish {
 // commitCases: outcomes without a claim, and ends that fence what was sent before.
 func commitCases(h Harness) []check {
 	all := standing(!h.WithoutSteps)
-	// later is past every expiry that the cases give.
-	later := func(c *cell) { c.now = c.now.Add(retention + time.Hour) }
 	large := ended(string(noise(300 << 10)))
 	commit, failure := commits(ended("outcome")), commits((*attempt).fail)
+	kinds := []move{commit, failure}
+	if !h.WithoutSteps {
+		kinds = append(kinds, accepts)
+	}
 	return []check{
 		{"without a claim creates the record", func(c *cell) {
 			for _, m := range []move{commit, commits(ended("")), commits(large), failure} {
@@ -58,25 +60,23 @@ func commitCases(h Harness) []check {
 				w.Ending.ExpiresAt = time.Time{}
 				return w
 			})
-			later(c)
-			a.unseen().refused(commits(ended("")))
+			a.after(expired).unseen().refused(commits(ended("")))
 		}},
 		{"without a claim is refused by every record", func(c *cell) {
 			for _, s := range all {
-				s.make(c).unseen().refused(commit, failure)
+				s.make(c).unseen().refused(kinds...)
 			}
 		}},
 		{"without a claim replaces nothing that has expired unseen", func(c *cell) {
 			for _, s := range all {
-				a, now := s.make(c), c.now
-				later(c)
-				a.unseen().refused(commit)
-				c.now = now
+				s.make(c).after(expired).unseen().refused(commit)
 			}
 		}},
 		{"without a claim replaces what it has seen", func(c *cell) {
-			for _, s := range all {
-				s.make(c).over().again(commit)
+			for _, m := range kinds {
+				for _, s := range all {
+					s.make(c).over().again(m)
+				}
 			}
 		}},
 		{"without a claim is refused by what it has not seen", func(c *cell) {
@@ -86,28 +86,28 @@ func commitCases(h Harness) []check {
 			b.refused(commit)
 		}},
 		{"without a claim is refused where what it has seen is gone", func(c *cell) {
-			b := c.start().over().holds(commit)
-			c.delete(b.id())
-			b.late(false)
+			c.start().over().holds(commit).deleted().late(false)
 		}},
 		{"without a claim does not touch an earlier outcome", func(c *cell) {
 			c.fresh().lands(commits(large)).unseen().refused(commits(large))
 		}},
 		{"only one of two without a claim", func(c *cell) {
-			c.oneOf(c.fresh(), func(a *attempt) write { return commit(a.unseen()) })
+			for _, m := range kinds {
+				c.oneOf(c.fresh(), func(a *attempt) write { return m(a.unseen()) })
+			}
 		}},
 		{"a claim or an outcome without one", func(c *cell) {
-			a := c.fresh()
-			c.oneWins(a.acquire(), commit(a.unseen()))
+			for _, m := range kinds {
+				a := c.fresh()
+				c.oneWins(a.acquire(), m(a.unseen()))
+			}
 		}},
 		{"without a claim, taken back, does not land later", func(c *cell) {
 			c.fresh().lands(withdraws).refused(commit)
 			// Nor does it over the expired record that it could have replaced.
-			b := having(completes)(c)
-			later(c)
-			d := b.over()
-			d.claim.Replace = true
-			d.holds(commit).lands(withdraws).late(false)
+			b := having(completes)(c).after(expired).over()
+			b.claim.Replace = true
+			b.holds(commit).lands(withdraws).late(false)
 		}},
 		{"taken back does not undo an outcome without a claim", func(c *cell) {
 			c.fresh().lands(commit).refused(withdraws)
@@ -126,9 +126,11 @@ func commitCases(h Harness) []check {
 			a.late(false)
 		}},
 		{"writes that commit without a claim", func(c *cell) {
-			a := c.fresh()
-			c.committed(a.unseen().outcome(), true)
-			c.committed(a.unseen().outcome(), false)
+			for _, m := range kinds {
+				a := c.fresh()
+				c.committed(m(a.unseen()).(finish), true)
+				c.committed(m(a.unseen()).(finish), false)
+			}
 		}},
 	}
 }

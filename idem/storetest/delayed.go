@@ -14,11 +14,7 @@ func delayedCases(steps bool) []check {
 			having(ships)(c).next().lands(withdraws).refused(acquires)
 		}},
 		check{"withdrawal brings no steps back", func(c *cell) {
-			a := having(ships)(c)
-			b := a.next().holds(withdraws)
-			a.lands(completes)
-			c.delete(a.id())
-			b.late(false)
+			having(ships)(c).next().holds(withdraws).deleted().late(false)
 		}},
 		check{"landed and withdrawn takeover keeps the steps", func(c *cell) {
 			having(ships)(c).next().lands(acquires, withdraws)
@@ -53,31 +49,6 @@ func withdrawalCases() []check {
 		{"replacement after its withdrawal", func(c *cell) {
 			having(completes)(c).replacement().lands(withdraws).refused(acquires)
 		}},
-		{"withdrawal of a takeover after another call's", func(c *cell) {
-			c.start().next().lands(takesOver).refused(withdraws)
-		}},
-		{"withdrawal of a takeover after an extension", func(c *cell) {
-			a := c.start()
-			b := a.next()
-			a.lands(extends)
-			b.refused(withdraws)
-		}},
-		{"withdrawal of a takeover after the holder's completion", func(c *cell) {
-			a := c.start()
-			b := a.next()
-			a.lands(completes)
-			b.refused(withdraws)
-		}},
-		{"withdrawal of a takeover after deletion", func(c *cell) {
-			b := c.start().next().holds(withdraws)
-			c.delete(b.id())
-			b.late(false).refused(acquires)
-		}},
-		{"withdrawal of a replacement after deletion", func(c *cell) {
-			b := having(completes)(c).replacement().holds(withdraws)
-			c.delete(b.id())
-			b.late(false)
-		}},
 	}
 }
 
@@ -100,33 +71,26 @@ func lateWriteCases() []check {
 			having(parks)(c).holds(resolves(protocol.Released)).lands(completes).late(false)
 		}},
 		{"every seen write after deletion", func(c *cell) {
-			a := having(parks)(c)
-			r, l := a.resolve(protocol.Completed), a.lapse()
-			c.delete(a.id())
-			c.refused(r)
-			c.refused(l)
+			for _, m := range []move{resolves(protocol.Completed), lapses} {
+				having(parks)(c).holds(m).deleted().late(false)
+			}
 		}},
 	}
 }
 
-// lateCases: a parked attempt may still record how it ended, until another one has run or the
-// question was decided.
+// lateCases: a parked attempt may still record how a step or itself ended, until another one has run
+// or the question was decided. It can neither begin anything nor make itself repeatable.
 func lateCases(steps bool) []check {
-	parkings := []named{{"the own park", parks}, {"another call's park", lapses}}
-	ends := []named{
-		{"completion", completes}, {"large completion", completesInParts}, {"failure", fails},
-		{"excluded release", releases}, {"park", parks},
-	}
+	refused := map[string]bool{"uncertain release": true, "begin mark": true}
 	var cases []check
-	for _, p := range parkings {
-		for _, e := range ends {
-			cases = append(cases, check{e.name + " after " + p.name, func(c *cell) {
-				c.start(notRepeatable).lands(p.make, e.make)
+	for _, p := range []named{{"the own park", parks}, {"another call's park", lapses}} {
+		for _, w := range append(ownWrites(steps), named{"large completion", completesInParts}) {
+			cases = append(cases, check{w.name + " after " + p.name, func(c *cell) {
+				for _, a := range []*attempt{c.start(), c.start(notRepeatable)} {
+					a.lands(p.make).holds(w.make).late(!refused[w.name])
+				}
 			}})
 		}
-		cases = append(cases, check{"uncertain release after " + p.name, func(c *cell) {
-			having(p.make)(c).refused(releasesInDoubt)
-		}})
 	}
 	return slices.Concat(cases, []check{
 		{"park, late park, then completion", func(c *cell) { having(lapses, parks, completes)(c).refused(fails) }},

@@ -28,7 +28,6 @@ var endFaults = []fault{
 	})},
 	{"an outcome without a claim replaces anything", []string{
 		"commit/without a claim is refused by every record", "commit/only one of two without a claim",
-		"accept/is refused by every record that was not seen", "accept/only one of many lands",
 	}, blind(ends, func(f protocol.Finish, _ *protocol.Record, _ time.Time) bool {
 		_, atomic := f.Attempt.(protocol.Atomic)
 		return atomic
@@ -94,7 +93,7 @@ var endFaults = []fault{
 	{"landed end is not recognised", []string{"lost reply/completion", "lost reply/release"},
 		refuses(ends, func(f protocol.Finish, rec *protocol.Record) bool { return rec.Write == f.Write })},
 	{"parked attempt reopens itself", []string{
-		"late outcome/uncertain release after another call's park", "fencing/uncertain release after another call's park",
+		"late outcome/uncertain release after the own park", "late outcome/uncertain release after another call's park",
 	}, func(s *faulty) {
 		uncertain := false
 		before(ends, func(f *protocol.Finish, _ *protocol.Record) {
@@ -226,7 +225,7 @@ var settleFaults = []fault{
 		"late outcome/another call's park keeps a repeatable attempt's declaration strict",
 	}, before(settlements, func(w *protocol.Settlement, _ *protocol.Record) { w.Ending.Stricter = false })},
 	{"resolution keeps the owner", []string{
-		"settle/resolution replaces the owner", "settle/resolution with a large result",
+		"settle/resolution of a claim replaces the owner", "settle/resolution with a large result",
 	}, before(settlements, func(w *protocol.Settlement, _ *protocol.Record) { w.Owner = "" })},
 	{"settlement ignores Seen", []string{
 		"settle/resolution of what it has not seen", "delayed/another call's park after an extension",

@@ -87,7 +87,7 @@ var handlingFaults = []fault{
 			return p
 		}
 	}},
-	{"foreign writes commit alone", []string{"plain/writes that commit with an end"}, func(s *faulty) {
+	{"foreign writes commit alone", []string{"plain/writes that commit with an end, or not at all"}, func(s *faulty) {
 		s.withEarly = true
 	}},
 }

@@ -165,10 +165,10 @@ var claimFaults = []fault{
 		"delayed/extension after the own park",
 	}, before(extensions, func(e *protocol.Extension, rec *protocol.Record) { e.Write = rec.Write })},
 	{"extension sets the expiry again", []string{
-		"expiry/is not set again by an extension after a step", "fencing/extension after another call's park",
+		"expiry/is not set again by an extension after a step", "late outcome/extension after another call's park",
 	}, after(extensions, func(e protocol.Extension, _, next *protocol.Record) { next.ExpiresAt = e.ExpiresAt })},
 	{"extension of a parked attempt is refused", []string{
-		"delayed/extension after the own park", "fencing/extension after another call's park",
+		"delayed/extension after the own park", "late outcome/extension after another call's park",
 	}, refuses(extensions, func(_ protocol.Extension, rec *protocol.Record) bool {
 		return rec.State == protocol.Unknown
 	})},
@@ -215,8 +215,8 @@ var claimFaults = []fault{
 		"delayed/takeover after its withdrawal", "delayed/replacement after its withdrawal",
 	}, after(withdrawals, func(_ protocol.Withdrawal, old, next *protocol.Record) { next.Write = old.Write })},
 	{"withdrawal ignores what was seen", []string{
-		"delayed/takeover after its withdrawal", "delayed/withdrawal of a takeover after deletion",
-		"delayed/withdrawal of a replacement after deletion", "delayed/withdrawal brings no steps back",
+		"delayed/takeover after its withdrawal", "claim/on a deleted record reserves anew, replace false",
+		"claim/on a deleted record reserves anew, replace true", "delayed/withdrawal brings no steps back",
 	}, before(withdrawals, func(w *protocol.Withdrawal, _ *protocol.Record) { w.Claim.Seen = "" })},
 	{"withdrawal deletes the winner's claim", []string{
 		"fencing/withdrawal after a takeover",

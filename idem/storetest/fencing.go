@@ -52,23 +52,9 @@ func fencingCases(steps bool) []check {
 	}
 	for _, w := range ownWrites(steps) {
 		cases = append(cases, check{w.name + " after deletion", func(c *cell) {
-			a := c.start().holds(w.make)
-			c.delete(a.id())
+			a := c.start().holds(w.make).deleted()
 			_, creates := a.held.(withdraw) // and nothing else does
 			a.late(creates)
-		}})
-	}
-	return append(cases, parkedCases(steps)...)
-}
-
-// parkedCases: another call's park keeps the owner, which may still say how a step or the
-// attempt ended but can neither begin anything nor make itself repeatable.
-func parkedCases(steps bool) []check {
-	refused := map[string]bool{"uncertain release": true, "begin mark": true}
-	var cases []check
-	for _, w := range ownWrites(steps) {
-		cases = append(cases, check{w.name + " after another call's park", func(c *cell) {
-			having(lapses)(c).holds(w.make).late(!refused[w.name])
 		}})
 	}
 	return append(cases, check{"withdrawal after another call's own claim", func(c *cell) {

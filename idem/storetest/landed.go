@@ -24,7 +24,7 @@ func landings(steps bool) []landing {
 		{"replacement", having(completes), replaces},
 		{"withdrawal of a claim that never came", unclaimed, withdraws},
 		{"withdrawal of a claim that landed", having(), withdraws},
-		{"withdrawal of a takeover that never came", having(), func(a *attempt) write { return a.next().withdraw() }},
+		{"withdrawal of a takeover that never came", having(), withdrawsNext},
 		{"withdrawal of a replacement that never came", having(completes), func(a *attempt) write {
 			return a.replacement().withdraw()
 		}},
@@ -68,10 +68,7 @@ func writeIDCases(steps bool) []check {
 			a := c.start()
 			b := a.next().lands(acquires)
 			a.refused(acquires, completes)
-			e := b.extend(2 * lease)
-			c.lands(e)
-			b.lands(takesOver).refused(acquires)
-			c.refused(e)
+			b.holds(extends).late(true).lands(takesOver).refused(acquires).late(false)
 		}},
 		{"another claim of the own owner is not this one", func(c *cell) {
 			c.start().lands(extends).refused(func(a *attempt) write {
@@ -136,9 +133,7 @@ func claimedOver(c *cell) {
 			a.late(true)
 		}
 	}
-	a := having(parks)(c)
-	c.now = c.now.Add(2 * lease)
-	a.again(resolves(protocol.Released)).lands(takesOver).late(true)
+	having(parks)(c).after(2 * lease).again(resolves(protocol.Released)).lands(takesOver).late(true)
 	c.start().again(completes).lands(replaces).late(true)
 	c.fresh().again(withdraws).lands(takesOver).late(true)
 }

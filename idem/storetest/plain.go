@@ -92,7 +92,18 @@ func plainCases(h Harness) []check {
 				cancelledBefore(c, "Get", err, cause)
 			}
 		}},
-		{"writes that commit with an end", func(c *cell) { with(c) }},
+		{"writes that commit with an end, or not at all", func(c *cell) {
+			a := c.start()
+			f := a.complete("done")
+			f.Unit = foreign{}
+			c.unsupported(f)
+			if c.h.Unit == nil {
+				a.lands(completes)
+				return
+			}
+			c.committed(f, true)
+			c.committed(a.fail(), false)
+		}},
 	}
 }
 
@@ -118,17 +129,3 @@ type foreign struct{}
 
 func (foreign) Seal() bool { return true }
 func (foreign) Size() int  { return 0 }
-
-// with: a unit of work commits with the end, or not at all.
-func with(c *cell) {
-	a := c.start()
-	f := a.complete("done")
-	f.Unit = foreign{}
-	c.unsupported(f)
-	if c.h.Unit == nil {
-		a.lands(completes)
-		return
-	}
-	c.committed(f, true)
-	c.committed(a.fail(), false)
-}

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -95,9 +94,7 @@ func newQuestionCases(h Harness) []check {
 		{"a parked attempt, and released by its own", []move{lapses}, releases},
 		{"a parked attempt, and resolved to released", []move{parks}, resolves(protocol.Released)},
 		{"a released record, and parked", []move{releasesInDoubt}, lapses},
-		{"a released record, and a claim over it is withdrawn", []move{releasesInDoubt}, func(a *attempt) write {
-			return a.next().withdraw()
-		}},
+		{"a released record, and a claim over it is withdrawn", []move{releasesInDoubt}, withdrawsNext},
 	} {
 		cases = append(cases, check{"escalated: " + m.name, func(c *cell) {
 			a := c.start(watched).lands(ships).lands(m.from...).lands(escalates, m.to)
@@ -105,15 +102,6 @@ func newQuestionCases(h Harness) []check {
 		}})
 	}
 	return cases
-}
-
-// resolvesAgain resolves a record over an earlier resolution.
-func resolvesAgain(to protocol.State) move {
-	return func(a *attempt) write {
-		r := a.resolve(to)
-		r.Again = true
-		return r
-	}
 }
 
 // questionCases are about what is due, and about changes from outside.
@@ -150,11 +138,12 @@ func questionCases(h Harness) []check {
 		{"resolved again", func(c *cell) {
 			for _, first := range outcomes {
 				for _, second := range outcomes {
-					having(parks, resolves(first))(c).refused(resolves(second)).lands(resolvesAgain(second))
+					having(parks, resolves(first))(c).refused(resolves(second)).lands(anew(resolves(second)))
 				}
 			}
-			having(completes)(c).refused(resolvesAgain(protocol.Failed))
-			having(parks, resolves(protocol.Released))(c).holds(resolvesAgain(protocol.Failed)).lands(takesOver).late(false)
+			again := anew(resolves(protocol.Failed))
+			having(completes)(c).refused(again)
+			having(parks, resolves(protocol.Released))(c).holds(again).lands(takesOver).late(false)
 		}},
 		{"forgotten", func(c *cell) {
 			for _, end := range []move{completes, completesInParts, fails, releases} {
@@ -171,36 +160,24 @@ func questionCases(h Harness) []check {
 			q := c.store.(protocol.AdminStore)
 			a := c.start(notRepeatable, watched)
 			from := c.now
-			var want []protocol.Audit
-			note := func(change protocol.Change, to protocol.State) *protocol.Audit {
-				n := protocol.Audit{
-					ID: a.id(), Entry: newID(), At: c.now, Who: "alice", Why: "the provider says so", Tool: "console",
-					Change: change, From: a.seen().State, To: to, Attempt: 1, Ref: "pay_1", ExpiresAt: expiry(c.now),
-				}
-				want = append(want, n)
-				return &n
-			}
 			lapse := a.lapse()
-			lapse.Audit = note(protocol.ChangeParked, protocol.Unknown)
+			lapse.Audit = a.audit(protocol.ChangeParked, protocol.Unknown)
 			c.twice(lapse)
 			lost := a.resolve(protocol.Failed)
 			up := a.postpone(time.Hour)
-			up.Audit = note(protocol.ChangeEscalated, protocol.Unknown)
+			up.Audit = a.audit(protocol.ChangeEscalated, protocol.Unknown)
 			c.twice(up)
 			r := a.resolve(protocol.Completed)
-			r.Audit = note(protocol.ChangeResolved, protocol.Completed)
+			r.Audit = a.audit(protocol.ChangeResolved, protocol.Completed)
 			r.Audit.Steps = map[string]protocol.StepVerdict{"charge": protocol.StepTookEffect, "ship": protocol.StepNotExecuted}
-			want[len(want)-1].Steps = maps.Clone(r.Audit.Steps)
 			c.twice(r)
-			lost.Audit = &protocol.Audit{
-				ID: a.id(), Entry: newID(), At: c.now, Who: "bob", Why: "too late",
-				Change: protocol.ChangeResolved, From: protocol.Unknown,
-			}
+			lost.Audit = a.audit(protocol.ChangeResolved, protocol.Failed)
 			c.refused(lost)
 			f := a.forget()
-			f.Audit = note(protocol.ChangeForgotten, protocol.Absent)
+			f.Audit = a.audit(protocol.ChangeForgotten, protocol.Absent)
 			c.gone(f)
 			c.gone(f)
+			want := []protocol.Audit{*lapse.Audit, *up.Audit, *r.Audit, *f.Audit}
 			p, err := q.AuditOf(c.ctx, a.id(), "")
 			c.must(err)
 			c.sameAudit(want, p)

@@ -47,10 +47,7 @@ func raceCases(steps bool) []check {
 			ws := many(5*racers, func(int) write { return c.fresh().acquire() })
 			for i, err := range c.race(ws...) {
 				c.must(err)
-				rec, err := ws[i].Apply(nil, c.now)
-				c.must(err)
-				c.ref[rec.ID] = rec
-				c.check(rec.ID)
+				c.landed(ws[i])
 			}
 		}},
 		{"extensions only raise the lease", func(c *cell) {
@@ -75,10 +72,7 @@ func raceCases(steps bool) []check {
 						c.fatalf("%s, copy %d: %v", l.name, i, err)
 					}
 				}
-				after, err := w.Apply(c.ref[w.id()].Clone(), c.now)
-				c.must(err)
-				c.ref[w.id()] = after.Clone()
-				c.check(w.id())
+				c.landed(w)
 			}
 		}},
 	}

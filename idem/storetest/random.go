@@ -132,7 +132,8 @@ func (a *attempt) anySettlement(r *rand.Rand) write {
 	w := a.resolve(outcomes[r.IntN(len(outcomes))])
 	if w.Again = r.IntN(3) == 0; w.Ending.State == protocol.Released && len(a.seen().Steps) > 0 && r.IntN(2) == 0 {
 		again := w.Again
-		w = recordsOfStep(verdicts()[r.IntN(3)], protocol.StepWrite{Name: "absent"})(a).(settle)
+		needed, _ := verdicts()
+		w = recordsOfStep(needed[r.IntN(3)], protocol.StepWrite{Name: "absent"})(a).(settle)
 		w.Again = again
 	}
 	return w

@@ -50,9 +50,7 @@ func resultCases(h Harness) []check {
 	otherLarge := func(a *attempt) write { return a.complete(string(noise(280 << 10))) }
 	cases = append(cases, []check{
 		{"what was kept of an omitted result", func(c *cell) {
-			a := c.start()
-			c.lands(a.without(`{"status":201}`))
-			a.lands(replaces)
+			c.start().lands(omits(`{"status":201}`), replaces)
 		}},
 		{"omitted with nothing kept", func(c *cell) {
 			w := c.start().without("")
@@ -60,17 +58,13 @@ func resultCases(h Harness) []check {
 			c.lands(w)
 		}},
 		{"a large result of a lost claim is never read", func(c *cell) {
-			a := c.start()
-			b := a.next().lands(acquires)
-			a.refused(completesInParts)
-			b.lands(otherLarge)
-			a.refused(completesInParts)
-		}},
-		{"a small result after a lost claim's large one", func(c *cell) {
-			a := c.start()
-			b := a.next().lands(acquires)
-			a.refused(completesInParts)
-			b.lands(completes)
+			for _, end := range []move{otherLarge, completes} {
+				a := c.start()
+				b := a.next().lands(acquires)
+				a.refused(completesInParts)
+				b.lands(end)
+				a.refused(completesInParts)
+			}
 		}},
 		{"a large result replaces an expired one", func(c *cell) {
 			a := having(completesInParts)(c)
@@ -105,75 +99,51 @@ func resultCases(h Harness) []check {
 func upgradeCases(h Harness) []check {
 	large := string(noise(300 << 10))
 	// recorded is an attempt whose outcome was recorded without its result.
-	recorded := func(c *cell, kept string) (*attempt, finish) {
-		a := c.start()
-		fact := a.without(kept)
-		c.lands(fact)
-		return a, fact
-	}
+	recorded := func(c *cell, kept string) *attempt { return c.start().holds(omits(kept)).late(true) }
 	return []check{
 		{"is added to the outcome that was recorded without it", func(c *cell) {
 			for _, result := range []string{"", "outcome", large} {
 				for _, kept := range []string{"", `{"status":201}`} {
-					a, fact := recorded(c, kept)
-					a.again(func(a *attempt) write { return a.add(fact, result) }).unseen().refused(acquires)
+					recorded(c, kept).again(adds(result)).unseen().refused(acquires)
 				}
 			}
 		}},
 		{"leaves the expiry and the times as they are", func(c *cell) {
-			a, fact := recorded(c, "kept")
-			w := a.add(fact, large)
+			w := recorded(c, "kept").add(large)
 			w.Ending.ExpiresAt = w.Ending.ExpiresAt.Add(time.Hour)
 			c.lands(w)
 		}},
 		{"is refused where that outcome is not", func(c *cell) {
-			a := c.fresh()
-			c.refused(a.add(a.without("kept"), "outcome"))
+			c.fresh().holds(omits("kept")).refused(adds("outcome"))
 			for _, s := range standing(!h.WithoutSteps) {
-				a := s.make(c)
-				c.refused(a.add(a.without("kept"), large))
+				s.make(c).holds(omits("kept")).refused(adds(large))
 			}
 		}},
 		{"is refused to another owner", func(c *cell) {
-			a, fact := recorded(c, "kept")
-			w := a.add(fact, large)
+			w := recorded(c, "kept").add(large)
 			w.Owner = newID()
 			c.refused(w)
 		}},
 		{"is refused by an outcome that has its result", func(c *cell) {
-			a := c.start()
-			whole := a.complete("outcome")
-			c.lands(whole)
-			c.refused(a.add(whole, large))
+			c.start().holds(completes).late(true).refused(adds(large))
 		}},
 		{"is added once", func(c *cell) {
-			a, fact := recorded(c, "kept")
-			c.lands(a.add(fact, large))
-			c.refused(a.add(fact, "another"))
+			recorded(c, "kept").lands(adds(large)).refused(adds("another"))
 		}},
 		{"of a replaced outcome is refused", func(c *cell) {
-			a, fact := recorded(c, "kept")
-			c.now = c.now.Add(retention + time.Hour)
+			a := recorded(c, "kept").after(expired)
 			b := a.replacement().lands(acquires)
-			c.refused(a.add(fact, large))
-			theirs := b.without("theirs")
-			c.lands(theirs)
-			c.refused(a.add(fact, large))
-			c.lands(b.add(theirs, "outcome"))
+			a.refused(adds(large))
+			b.holds(omits("theirs")).late(true)
+			a.refused(adds(large))
+			b.lands(adds("outcome"))
 		}},
 		{"of a deleted outcome brings nothing back", func(c *cell) {
-			a, fact := recorded(c, "kept")
-			c.delete(a.id())
-			c.refused(a.add(fact, large))
+			recorded(c, "kept").deleted().refused(adds(large))
 		}},
 		{"does not complete an attempt that runs or is parked", func(c *cell) {
-			a := c.start()
-			fact := a.without("kept")
-			c.refused(a.add(fact, "outcome"))
-			a.lands(parks)
-			c.refused(a.add(fact, "outcome"))
-			c.lands(fact)
-			c.lands(a.add(fact, "outcome"))
+			a := c.start().holds(omits("kept")).refused(adds("outcome")).lands(parks).refused(adds("outcome"))
+			a.late(true).lands(adds("outcome"))
 		}},
 	}
 }

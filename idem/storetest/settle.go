@@ -9,6 +9,8 @@ import (
 
 // settleCases park and resolve records from outside the attempt.
 func settleCases(steps bool) []check {
+	needed, others := verdicts()
+	all := slices.Concat(needed, others)
 	return slices.Concat([]check{
 		{"another call's park keeps the owner and the lease", func(c *cell) { c.start().lands(lapses) }},
 		{"another call's park of what it has not seen", func(c *cell) {
@@ -21,20 +23,12 @@ func settleCases(steps bool) []check {
 				having(end)(c).refused(lapses)
 			}
 		}},
-		{"resolution replaces the owner", func(c *cell) {
-			for _, to := range outcomes {
-				c.start().lands(lapses, resolves(to))
-			}
-		}},
 		{"resolution of what it has not seen", func(c *cell) {
 			having(parks)(c).holds(resolves(protocol.Completed)).lands(parks).late(false).lands(resolves(protocol.Completed))
 		}},
 		{"resolution of a claim replaces the owner", func(c *cell) {
 			for _, to := range outcomes {
-				a := c.start()
-				late := a.complete("late")
-				a.again(resolves(to))
-				c.refused(late)
+				c.start().again(resolves(to)).refused(completes)
 			}
 		}},
 		{"resolution of a claim that was renewed since", func(c *cell) {
@@ -58,8 +52,8 @@ func settleCases(steps bool) []check {
 		{"resolution over another one takes its reference away, not the attempt's", func(c *cell) {
 			for said, left := range map[string]string{"": "pay_0", "pay_1": ""} {
 				for _, to := range outcomes {
-					a := having(refers("pay_0"), parks, resolvesWith(protocol.Failed, said, false))(c)
-					a.lands(resolvesWith(to, "", true))
+					a := having(refers("pay_0"), parks, resolvesWith(protocol.Failed, said))(c)
+					a.lands(anew(resolvesWith(to, "")))
 					equal(c, "Ref", left, c.get(a.id()).Ref)
 				}
 			}
@@ -69,22 +63,30 @@ func settleCases(steps bool) []check {
 			having(ships, begins, lapses, resolves(protocol.Released))(c).next().lands(acquires, begins)
 		}},
 		check{"resolution records what an interrupted step did", func(c *cell) {
-			for _, done := range doneSteps() {
-				recordsInterrupted(c, done)
+			beginsBook := func(a *attempt) write { return a.begin("book") }
+			for _, done := range all {
+				a := having(begins, beginsBook, lapses)(c)
+				r := a.resolve(protocol.Released)
+				r.ClearSteps, r.Ending.ExpiresAt = []string{"book"}, time.Time{}
+				// No step is made of what the record does not have.
+				r.Steps = []protocol.StepWrite{done, {Name: "absent", Result: []byte("1")}}
+				c.onlyOneOfTwo(r)
+				a.next().lands(acquires).refused(begins).lands(beginsBook)
 			}
 		}},
 		check{"resolution over another one replaces its verdict on a step", func(c *cell) {
-			for _, first := range doneSteps() {
-				for _, second := range append(doneSteps(), protocol.StepWrite{}) {
-					replacesVerdict(c, first, second)
+			for _, first := range all {
+				for _, second := range append(all, protocol.StepWrite{}) {
+					a := having(ships, begins, lapses, recordsOfStep(first))(c)
+					c.onlyOneOfTwo(anew(over(second))(a).(settle))
+					a.lands(takesOver)
 				}
 			}
 		}},
 		check{"resolution says anew what an attempt could not read", func(c *cell) {
-			for _, verdict := range verdicts() {
+			for _, verdict := range needed {
 				for _, second := range []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {}} {
-					a := having(ships)(c)
-					c.resolvedStep(a, verdict)
+					a := having(ships)(c).resolvedStep(verdict)
 					a.next().lands(acquires, unreads, parks).again(over(second))
 				}
 			}
@@ -94,59 +96,33 @@ func settleCases(steps bool) []check {
 			done := []protocol.StepWrite{
 				{Name: "book", Omitted: true, Compensates: true, Failure: &protocol.Failure{Message: "not kept"}},
 			}
-			completed := func(again bool) move {
-				return func(a *attempt) write {
-					r := a.resolve(protocol.Completed)
-					r.Steps, r.Again = done, again
-					return r
-				}
+			completed := func(a *attempt) write {
+				r := a.resolve(protocol.Completed)
+				r.Steps = done
+				return r
 			}
-			a.again(completed(false)).lands(completed(true))
+			a.again(completed).lands(anew(completed))
 			equal(c, "NeedsCompensation", true, c.get(a.id()).Steps["book"].NeedsCompensation())
-			failed := a.resolve(protocol.Failed)
-			failed.Again = true
-			c.lands(failed)
+			a.lands(anew(resolves(protocol.Failed)))
 		}}))
 }
 
 // resolvesWith resolves a record with a reference, or without any.
-func resolvesWith(to protocol.State, ref string, again bool) move {
+func resolvesWith(to protocol.State, ref string) move {
 	return func(a *attempt) write {
 		r := a.resolve(to)
-		r.Ending.Ref, r.Again = ref, again
+		r.Ending.Ref = ref
 		return r
 	}
 }
 
-// doneSteps are what an interrupted step may have done.
-func doneSteps() []protocol.StepWrite {
-	return []protocol.StepWrite{
-		{Name: "charge", Result: []byte("ch_1")}, {Name: "charge", Result: noise(5 << 10)},
-		{Name: "charge", Failure: &protocol.Failure{Message: "declined"}},
-		{Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
+// anew is a resolution over an earlier one.
+func anew(m move) move {
+	return func(a *attempt) write {
+		r := m(a).(settle)
+		r.Again = true
+		return r
 	}
-}
-
-// recordsInterrupted: a resolution records what one step did, clears the begin mark of another one,
-// and makes no step of what the record does not have.
-func recordsInterrupted(c *cell, done protocol.StepWrite) {
-	c.Helper()
-	a := having(begins, func(a *attempt) write { return a.begin("book") }, lapses)(c)
-	r := a.resolve(protocol.Released)
-	r.ClearSteps, r.Ending.ExpiresAt = []string{"book"}, time.Time{}
-	r.Steps = []protocol.StepWrite{done, {Name: "absent", Result: []byte("1")}}
-	c.onlyOneOfTwo(r)
-	a.next().lands(acquires).refused(begins).lands(func(a *attempt) write { return a.begin("book") })
-}
-
-// replacesVerdict resolves a record again, with another verdict on a step, or with none.
-func replacesVerdict(c *cell, first, second protocol.StepWrite) {
-	c.Helper()
-	a := having(ships, begins, lapses, recordsOfStep(first))(c)
-	again := over(second)(a).(settle)
-	again.Again = true
-	c.onlyOneOfTwo(again)
-	a.lands(takesOver)
 }
 
 // over resolves a record to released, with a verdict on the step "charge" or without any, and with

@@ -12,6 +12,7 @@ func stepCases(steps bool) []check {
 	if !steps {
 		return []check{{"is refused as unsupported", func(c *cell) { c.unsupported(c.start().step("ship", nil)) }}}
 	}
+	needed, others := verdicts()
 	return []check{
 		{"results of all sizes", func(c *cell) {
 			a := c.start()
@@ -69,9 +70,8 @@ func stepCases(steps bool) []check {
 		}},
 		{"up to the room for steps, with what ends them", fillRoom},
 		{"what a resolution has recorded is read once", func(c *cell) {
-			for _, verdict := range verdicts() {
-				a := c.start()
-				c.resolvedStep(a, verdict)
+			for _, verdict := range needed {
+				a := c.start().resolvedStep(verdict)
 				b := a.next().lands(acquires)
 				a.refused(reads)
 				late := b.unread("charge")
@@ -84,17 +84,29 @@ func stepCases(steps bool) []check {
 			}
 		}},
 		{"what no attempt could read is a begin mark again", func(c *cell) {
-			for _, verdict := range verdicts() {
-				unreadVerdict(c, verdict, false)
-				unreadVerdict(c, verdict, true)
+			for _, verdict := range needed {
+				for _, parked := range []bool{false, true} {
+					a := c.start().resolvedStep(verdict)
+					b := a.next().lands(acquires)
+					a.refused(unreads)
+					c.refused(b.unread("absent"))
+					c.refused(b.read("absent"))
+					w, late := b.unread("charge"), b.read("charge")
+					if parked {
+						b.lands(lapses)
+					} else {
+						w.Due = c.now.Add(lease)
+					}
+					c.twice(w)
+					c.refused(late)
+					d := b.next().lands(acquires)
+					c.refused(w)
+					d.refused(begins).lands(charges, completes)
+				}
 			}
 		}},
 		{"a verdict without a result that anything needs is not read", func(c *cell) {
-			for _, done := range []protocol.StepWrite{
-				{Name: "charge", Failure: &protocol.Failure{Message: "declined"}},
-				{Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
-				{Name: "charge", Compensates: true, Failure: &protocol.Failure{Message: "declined"}},
-			} {
+			for _, done := range others {
 				having(begins, lapses, recordsOfStep(done))(c).next().lands(acquires).refused(unreads)
 			}
 		}},
@@ -130,29 +142,6 @@ func stepCases(steps bool) []check {
 			}
 		}},
 	}
-}
-
-// unreadVerdict: an attempt that cannot read what a resolution has recorded of a step makes a begin
-// mark of that, also after another call has parked it.
-func unreadVerdict(c *cell, verdict protocol.StepWrite, parked bool) {
-	c.Helper()
-	a := c.start()
-	c.resolvedStep(a, verdict)
-	b := a.next().lands(acquires)
-	a.refused(unreads)
-	c.refused(b.unread("absent"))
-	c.refused(b.read("absent"))
-	w, late := b.unread("charge"), b.read("charge")
-	if parked {
-		b.lands(lapses)
-	} else {
-		w.Due = c.now.Add(lease)
-	}
-	c.twice(w)
-	c.refused(late)
-	d := b.next().lands(acquires)
-	c.refused(w)
-	d.refused(begins).lands(charges, completes)
 }
 
 // fillRoom records as many steps as an operation may have, and then what must still

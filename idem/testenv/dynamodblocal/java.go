@@ -132,21 +132,16 @@ func writeWrapper(dir, path string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".new-*")
+	work, err := os.MkdirTemp(dir, ".new-*")
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(wrapperBytes)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
+	defer os.RemoveAll(work)
+	whole := filepath.Join(work, filepath.Base(path))
+	if err := os.WriteFile(whole, wrapperBytes, 0o644); err != nil {
+		return err
 	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return os.Rename(whole, path)
 }
 
 // oldestJava is the oldest feature release that runs the wrapper class and

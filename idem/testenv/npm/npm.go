@@ -12,7 +12,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -163,30 +162,15 @@ func check(dir string) error {
 // treeDigest is the SHA-256 over the name, length and content of every file below dir
 // except the stamp, in the order of their names.
 func treeDigest(dir string) (string, error) {
-	tree := sha256.New()
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	tree, files := sha256.New(), os.DirFS(dir)
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || name == stampName {
 			return err
 		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil || name == stampName {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(tree, "%s\x00%d\n", filepath.ToSlash(name), info.Size())
-		_, err = io.Copy(tree, f)
+		content, err := fs.ReadFile(files, name)
+		fmt.Fprintf(tree, "%s\x00%d\n", name, len(content))
+		tree.Write(content)
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(tree.Sum(nil)), nil
+	return hex.EncodeToString(tree.Sum(nil)), err
 }

