@@ -59,8 +59,8 @@ func (e *effects) inside(ctx context.Context, name string, c *idem.StepConfig[re
 	}
 }
 
-// What runs beside an Abort is undone once it is done.
-func TestAStepBesideAnAbortIsUndone(t *testing.T) {
+// A step that runs while Abort is called is undone once it has ended.
+func TestAStepThatRunsDuringAnAbortIsUndone(t *testing.T) {
 	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
 		r, e := newRig(t, nil), new(effects)
 		got := must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
@@ -157,10 +157,10 @@ func TestNothingIsUndoneWithoutAMarkInTheRecord(t *testing.T) {
 	}
 }
 
-// A step that has a compensation and runs beside an Abort keeps the operation from being
+// A step that has a compensation and runs while Abort is called keeps the operation from being
 // undone: once that was marked, no later attempt would run the step again and learn what
 // it has to undo. Here it takes effect, and what it did is not recorded.
-func TestNothingIsUndoneBesideAStepWhoseOutcomeIsNotKnown(t *testing.T) {
+func TestNothingIsUndoneWhileAStepHasNoKnownOutcome(t *testing.T) {
 	r, e, key := stepsOn(t, safe)
 	deliver := func(first bool) (string, error) {
 		return doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -239,7 +239,7 @@ func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Those that abort side by side undo once, and all know when it is done, beside the clock's
+// Parallel calls of Abort undo once, and each returns when that is done, also with the clock's
 // goroutines. After the handler's end there is nothing to abort.
 func TestTwoAbortsSideBySideUndoOnce(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
@@ -326,7 +326,7 @@ func TestARetryThatIsRefusedIsNoOutcomeOfItsStep(t *testing.T) {
 	require.Equal(t, 1, e.ran("charge"))
 }
 
-// Attempts whose steps run side by side, beside calls of Abort, over a store that loses
+// Attempts whose steps run in parallel with each other and with calls of Abort, over a store that loses
 // requests and replies: once the operation has failed, all that took effect was undone, and
 // once it has succeeded nothing was.
 func TestWhateverIsLostWhatTookEffectCountsOrIsUndone(t *testing.T) {

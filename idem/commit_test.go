@@ -137,8 +137,8 @@ func TestUnitCommitsWithAResultAlone(t *testing.T) {
 	}
 }
 
-// What is lost of a commit, of what fences it and of the read after that, in both modes. A caller who
-// is told that nothing was committed is told the truth for ever.
+// Requests or replies are lost of a commit, of its fence and of the read after that, in both modes. The
+// answer that nothing was committed stays true for ever.
 func TestCommitInDoubt(t *testing.T) {
 	lost, reply := idemtest.LoseRequest, idemtest.LoseReply
 	for _, tc := range []struct {
@@ -326,7 +326,7 @@ func TestNoStepsInAtomicMode(t *testing.T) {
 }
 
 // A handler that aborts commits only what it asks for afterwards, steps or not.
-func TestUnitBesideAbort(t *testing.T) {
+func TestUnitOfAHandlerThatAborts(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after func(context.Context)
 		commits       bool

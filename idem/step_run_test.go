@@ -537,7 +537,7 @@ func (b *booking) handler(ctx context.Context) (string, error) {
 	return "ok", nil
 }
 
-// Nobody knows whether the charge took effect: what came before is not undone.
+// It is not known whether the charge took effect: what came before is not undone.
 func TestCompensateWaitsForAnOpenStep(t *testing.T) {
 	r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{lost: true}
 	_, err := doSteps(t, r, key, b.handler)
@@ -571,7 +571,7 @@ func TestOpenStepOfAnOperationThatIsBeingUndone(t *testing.T) {
 	}{
 		"took effect":     {nil, []string{"asked", "undo charge", "undo reserve"}, idem.Failed},
 		"had no effect":   {idem.NotExecuted(errPlain), []string{"asked", "undo reserve"}, idem.Completed},
-		"nobody can tell": {errPlain, []string{"asked"}, idem.Unknown},
+		"cannot be known": {errPlain, []string{"asked"}, idem.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{answered: tc.answered}

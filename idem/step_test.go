@@ -221,7 +221,7 @@ func TestInterruptedStepIsClosed(t *testing.T) {
 		"took effect":     {nil, 0, idem.Completed, ""},
 		"had no effect":   {idem.NotExecuted(errPlain), 1, idem.Completed, ""},
 		"was declined":    {idem.Permanent(declinedError{}), 0, idem.Failed, "card declined"},
-		"nobody can tell": {errPlain, 0, idem.Unknown, "plain"},
+		"cannot be known": {errPlain, 0, idem.Unknown, "plain"},
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			e := new(effects)

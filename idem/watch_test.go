@@ -115,9 +115,9 @@ func dieBefore(t *testing.T, r *rig, key idem.Key) {
 }
 
 // A watched claim is in the index from when it is taken until it ends, due when others may act on its
-// lapse. It carries no expiry: the table does not forget what nobody has looked at. The first
-// at-most-once step watches a claim that was not watched: nobody may call again for what its process
-// has left half done.
+// lapse. It carries no expiry: the table does not forget what no sweep has seen. The first
+// at-most-once step watches a claim that was not watched: perhaps no caller comes again for what its
+// process has left half done.
 func TestABeginMarkWatchesTheClaim(t *testing.T) {
 	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": errPlain,
 		"parked": errPlain}

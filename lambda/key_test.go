@@ -194,7 +194,7 @@ func TestSQSEnvelopes(t *testing.T) {
 		Records []struct{ Sns json.RawMessage }
 	}](t, "sns")
 	sns := string(notification.Records[0].Sns)
-	anew := func(body string, starts ...string) string {
+	changed := func(body string, starts ...string) string {
 		for _, start := range starts {
 			require.Contains(t, body, start)
 			body = strings.Replace(body, start, start+"x", 1)
@@ -213,7 +213,7 @@ func TestSQSEnvelopes(t *testing.T) {
 		reused            bool
 	}{
 		{
-			name: "SNS, signed anew", body: sns, again: anew(sns, `"Signature": "`, `"SigningCertUrl": "https://sns.`),
+			name: "SNS, signed again", body: sns, again: changed(sns, `"Signature": "`, `"SigningCertUrl": "https://sns.`),
 			key: SQSPointer(idem.SingleTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
 			// in a queue: …URL
 			sel: &fingerprint.Select{Without: []string{"/SignatureVersion", "/Signature", "/SigningCertUrl", "/UnsubscribeUrl"}},
@@ -230,14 +230,14 @@ func TestSQSEnvelopes(t *testing.T) {
 			key:   SQSPointer(idem.SingleTenant, "/detail/paymentId"), value: "pay_7Q2M9X4K", reused: true,
 		},
 		{
-			name: "S3, of another request", body: inBody("s3"), again: anew(inBody("s3"), `"x-amz-request-id": "`),
+			name: "S3, of another request", body: inBody("s3"), again: changed(inBody("s3"), `"x-amz-request-id": "`),
 			key:   byObject,
 			value: object,
 			sel:   &fingerprint.Select{Only: []string{"/Records/0/eventName", "/Records/0/s3/bucket", "/Records/0/s3/object"}},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var seen told
+			var seen reports
 			h := SQS(newEngine(t, memory()), fulfil, c.key, &SQSOptions{OnOutcome: seen.hook, Select: c.sel},
 				func(_ context.Context, in map[string]any) error {
 					require.NotEmpty(t, in)

@@ -42,7 +42,7 @@ func TestSQSTimeBudget(t *testing.T) {
 				op.MinTime = c.minTime
 				begun := time.Now()
 				guard := begun.Add(c.whole - min(time.Second, c.whole/4))
-				var seen told
+				var seen reports
 				var mu sync.Mutex
 				runs := 0
 				h := SQS(realTime(t, memory()), op, byAttribute,

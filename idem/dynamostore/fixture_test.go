@@ -21,7 +21,7 @@ import (
 // DynamoDB Local does delete what is past.
 var base = time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// fixture is a store on a fresh table, its wire, and a client beside it.
+// fixture is a store on a fresh table, its wire, and another client of the table.
 type fixture struct {
 	*Store
 	wire  *wire
@@ -78,7 +78,7 @@ func eachKind(t *testing.T, test func(t *testing.T, f *fixture, q *AdminStore)) 
 	}
 }
 
-// clientAs calls through the wire in a role, of which the permissions are noted.
+// clientAs calls through the wire in a role. The permissions that this takes are noted.
 func (f *fixture) clientAs(role string) *dynamodb.Client {
 	return must(NewClient(aws.Config{},
 		&ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{role, f.wire}}))

@@ -402,7 +402,7 @@ func TestRequestsWithoutAKeyAreReported(t *testing.T) {
 	} {
 		for _, shadow := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				op, n, seen := charge, 0, new(told)
+				op, n, seen := charge, 0, new(observed)
 				op.Shadow = shadow
 				e, err := idem.New(memory(), &idem.Options{Observer: seen.observe})
 				require.NoError(t, err)

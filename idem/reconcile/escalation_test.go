@@ -522,7 +522,7 @@ func TestAbandonedWorkWithAnInterruptedStep(t *testing.T) {
 // knows no operation, and one whose provider does not answer.
 func TestNoSweepTakesTheQuestionFromInterrupted(t *testing.T) {
 	for name, op := range map[string]reconcile.Operation{
-		"it does not know the operation": {Operation: webhook}, "nobody can be asked": {Operation: order},
+		"it does not know the operation": {Operation: webhook}, "there is no probe": {Operation: order},
 		"the provider does not know yet": {Operation: order, Probe: says(reconcile.StillUnknown(0))},
 		"it cannot be known":             {Operation: order, Probe: says(reconcile.CannotBeKnown("the books are lost"))},
 	} {
@@ -602,7 +602,7 @@ func TestAnEscalationSaysThatTheAttemptsAreOver(t *testing.T) {
 }
 
 // Operators have had an abandoned claim for a while when its process wakes up, renews its lease
-// and dies: that is a question anew, and they get it once more.
+// and dies: that is a new question, and they get it once more.
 func TestAClaimThatGoesOnAfterItWasEscalatedIsNotForgotten(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration // the give-up

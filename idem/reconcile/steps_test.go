@@ -18,7 +18,7 @@ import (
 )
 
 // A process has died in its at-most-once charge. What is found out about the charge is its
-// outcome, and the next call does what is previewed: nobody pays for what is never sent. The history
+// outcome, and the next call does what is previewed: no customer pays for what is never sent. The history
 // has a word for each step, and no result.
 func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
@@ -368,7 +368,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 }
 
 // An operator has typed the charge's result in another shape than its function's, which no attempt
-// can read. The attempt has done nothing with it, and it is said anew.
+// can read. The attempt has done nothing with it, and it is recorded again.
 func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 	seven, absent := charged(reconcile.CompletedWith(7)), charged(reconcile.NotExecuted())
 	eight, err := reconcile.Encode(8)
@@ -414,7 +414,7 @@ func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 			require.Equal(t, orderEffects{}, *s)
 			r.lapse()
 
-			// Operators are told what to ask with, and that it is to be said anew.
+			// Operators get the token to ask with, and that the outcome is to be recorded again.
 			sw := r.probing(tc.op, says(reconcile.CannotBeKnown("gone")))
 			r.sweep(sw)
 			require.Len(t, r.escalations, 1)
@@ -451,7 +451,7 @@ func resolvedCharge(t *testing.T, compensates bool, charge reconcile.Answer) (*r
 }
 
 // Whatever becomes of the write that makes an interrupted step of it again, what no attempt can
-// go on with is said anew, and the step does not run before that.
+// use is recorded again, and the step does not run before that.
 func TestAnUnreadableResultIsReplacedWhateverBecomesOfTheWrite(t *testing.T) {
 	t.Run("it is of another type", func(t *testing.T) {
 		replacedWhateverBecomesOfTheWrite(t, reconcile.CompletedWith("ch_1"), charge[int])
@@ -507,8 +507,8 @@ func replacedWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer,
 	}
 }
 
-// A handler that takes no notice of the step's error is stopped all the same: nothing may go by
-// what can be said anew.
+// A handler that takes no notice of the step's error is stopped all the same: nothing may use
+// what can be replaced.
 func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 	for name, word := range map[string]reconcile.Answer{
 		"it is of another type":   reconcile.CompletedWith("ch_1"),
@@ -583,8 +583,8 @@ func TestAResolvedStepIsNotAskedAbout(t *testing.T) {
 	}
 }
 
-// An attempt has gone by what was said, and a later one cannot read it, since the step's type
-// has changed. It is not unsaid: the charge is made no second time.
+// An attempt has used what was recorded, and a later one cannot read it, since the step's type
+// has changed. It is not replaced: the charge is made no second time.
 func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
 	for name, first := range map[string]func(r *rig, key idem.Key, s *orderEffects){
 		"it has failed after that": func(r *rig, key idem.Key, s *orderEffects) {
@@ -620,10 +620,10 @@ func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
 	}
 }
 
-// An attempt has gone on without a result, since its step returned nothing. A later one, whose step
-// returns something, cannot undo it: it is not unsaid either.
+// An attempt has continued without a result, since its step returned nothing. A later one, whose step
+// returns something, cannot undo it: it is not replaced either.
 func TestAStepThatWasUsedWithoutAResultIsNotReplaced(t *testing.T) {
-	for name, reads := range map[string]bool{"it goes by it": true, "its reply is lost": false} {
+	for name, reads := range map[string]bool{"it uses it": true, "its reply is lost": false} {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := resolvedCharge(t, true, reconcile.CompletedWithoutResult())
 			if !reads {
