@@ -117,8 +117,7 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 		c := new(counter)
 		r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
-		_, err := idem.Do(ctx, r.engine, key, 1, c.run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		refused(t, r.in(ctx), key, idem.ErrStoreUnavailable, c.run)
 		require.Zero(t, c.count())
 	})
 }

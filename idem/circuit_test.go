@@ -192,8 +192,7 @@ func TestTheCircuitIsAroundClaimsAlone(t *testing.T) {
 			require.Zero(t, calls(t, r, safe, 20, c))
 			return idem.Step(ctx, "s", func(context.Context) (int, error) { return 1, nil }, nil)
 		})
-		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, c.run)
-		require.NoError(t, err, "the step's answer has closed it")
+		must(t, r, safe.Key("t", "k"), c.run) // the step's answer has closed it
 	})
 }
 
@@ -285,16 +284,14 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 				c := new(counter)
 				r.faults.Always(tc.fault)
 				start := time.Now()
-				_, err := idem.Do(tc.ctx(t), r.engine, key, 1, c.run)
-				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				refused(t, r.in(tc.ctx(t)), key, idem.ErrStoreUnavailable, c.run)
 				require.LessOrEqual(t, time.Since(start), tc.within)
 				require.Equal(t, tc.events, r.events.take())
 				require.Zero(t, c.count())
 
 				// What waits from before must not eat the next call's budget.
 				start = time.Now()
-				_, err = idem.Do(tc.ctx(t), r.engine, op.Key("t", "other"), 1, c.run)
-				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				refused(t, r.in(tc.ctx(t)), op.Key("t", "other"), idem.ErrStoreUnavailable, c.run)
 				require.LessOrEqual(t, time.Since(start), time.Second)
 				require.Zero(t, c.count())
 

@@ -134,16 +134,14 @@ func TestInFlightSaysWhenToTryAgain(t *testing.T) {
 		killed(t, r, key) // its process is killed in 10 s
 		var flight *idem.InFlightError
 		for _, left := range []time.Duration{12 * time.Second, 3 * time.Second, 0} {
-			_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-			require.ErrorAs(t, err, &flight)
+			refused(t, r, key, &flight, new(counter).run)
 			require.Equal(t, idem.InFlightError{LeaseLeft: left, Attempt: 1}, *flight)
 			r.clock.Advance(map[bool]time.Duration{true: 9 * time.Second, false: 3 * time.Second}[left > 3*time.Second])
 			if left == 0 {
 				r.clock.Advance(time.Millisecond)
 			}
 		}
-		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-		require.NoError(t, err, "a millisecond past lease and margin it is taken over")
+		must(t, r, key, new(counter).run) // a millisecond past lease and margin it is taken over
 	})
 }
 

@@ -189,8 +189,7 @@ func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 				r.events.take()
 				r.faults.Reset()
 				for range 64 {
-					_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-					require.ErrorAs(t, err, &told)
+					refused(t, r, key, &told, c.run)
 					require.Equal(t, would, told)
 				}
 				require.Empty(t, r.faults.Calls())
@@ -267,8 +266,7 @@ func TestStoreIsAskedWhereTheClaimIsNotCertain(t *testing.T) {
 				time.Sleep(idem.DefaultLease)
 				r.clock.Advance(-time.Hour)
 				r.faults.Reset()
-				_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-				require.NoError(t, err, "it is completed")
+				must(t, r, key, fails(errPlain)) // it is completed
 				require.NotEmpty(t, r.faults.Calls())
 			})
 		},

@@ -250,8 +250,7 @@ func TestAttemptsThatAskTooEarlyAreNotCounted(t *testing.T) {
 			})
 	}
 	for range 10 {
-		_, err := doSteps(t, r, key, ship)
-		require.ErrorAs(t, err, new(*idem.StepInterruptedError))
+		refused(t, r, key, new(*idem.StepInterruptedError), steps(ship))
 		require.Equal(t, idem.Released, r.state(t, key))
 		require.Equal(t, 1, r.record(t, key).Unsettled, "the attempt that died")
 		r.clock.Advance(time.Minute)

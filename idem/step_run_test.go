@@ -68,7 +68,7 @@ func TestStepThatDidNotBeginIsNotTheHandlersWord(t *testing.T) {
 func TestCancelledReplay(t *testing.T) {
 	r, e, key := stepsOn(t, safe)
 	for _, last := range []error{errPlain, idem.Permanent(declinedError{})} {
-		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		refused(t, r, key, nil, steps(func(ctx context.Context) (string, error) {
 			inner, cancel := context.WithCancel(ctx)
 			if e.ran("flight") > 0 {
 				cancel()
@@ -77,8 +77,7 @@ func TestCancelledReplay(t *testing.T) {
 			_, err := idem.Step(inner, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
 			require.NoError(t, err)
 			return "", last
-		})
-		require.Error(t, err)
+		}))
 	}
 	require.Equal(t, []int{1, 1}, e.all("flight", "undo flight"))
 	require.Equal(t, idem.Failed, r.state(t, key))
@@ -160,15 +159,14 @@ func TestRetryDelaysDoNotOverflow(t *testing.T) {
 		for i := range many {
 			many[i] = errPlain
 		}
-		_, err := doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
+		must(t, r, safe.Key("t", "k"), steps(func(ctx context.Context) (string, error) {
 			_, err := idem.Step(ctx, "r", e.step("r"),
 				&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: math.MaxInt64}})
 			require.ErrorContains(t, err, "over a day")
 			_, err = idem.Step(ctx, "ship", e.step("ship", many...),
 				&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 21, InitialDelay: day, MaxDelay: day, BackoffRate: 100}})
 			return "done", err
-		})
-		require.NoError(t, err)
+		}))
 		require.Equal(t, 21, e.ran("ship"))
 	})
 }
@@ -272,8 +270,7 @@ func TestStepsBeyondTheRoom(t *testing.T) {
 			require.Equal(t, idem.Released, r.state(t, key))
 			before, where := ran, last
 
-			_, err = doSteps(t, r, key, handler(idem.Permanent))
-			require.ErrorAs(t, err, new(*idem.StepLimitError))
+			refused(t, r, key, new(*idem.StepLimitError), steps(handler(idem.Permanent)))
 			require.Equal(t, where, last, "the same one in every attempt")
 			require.Equal(t, before, ran)
 			require.Equal(t, ran, undone)
@@ -404,8 +401,7 @@ func TestReleasedWithStepsIsKept(t *testing.T) {
 			if lose {
 				r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
 			}
-			_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-			require.Error(t, err)
+			refused(t, r, key, nil, fails(errPlain))
 			rec := r.record(t, key)
 			require.Equal(t, idem.Released, rec.State)
 			require.Len(t, rec.Steps, 1)
@@ -484,7 +480,7 @@ func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			killedWith(t, r, key, shipping)
 			runs := 0
-			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			must(t, r, key, steps(func(ctx context.Context) (string, error) {
 				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) {
 					runs++
 					require.WithinDuration(t, r.clock.Now(), r.record(t, key).Steps["ship"].BegunAt, 20*time.Second)
@@ -498,8 +494,7 @@ func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 						return 0, idem.NotExecuted(errPlain)
 					}})
 				return "", err
-			})
-			require.NoError(t, err)
+			}))
 			require.Equal(t, tries, runs)
 		})
 	}
@@ -552,11 +547,9 @@ func TestCompensateWaitsForAnOpenStep(t *testing.T) {
 func TestOpenStepIsAskedAboutBeforeAnythingIsUndone(t *testing.T) {
 	r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{lost: true}
 	r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-	_, err := doSteps(t, r, key, b.handler)
-	require.Error(t, err)
+	refused(t, r, key, nil, steps(b.handler))
 	r.clock.Advance(time.Hour)
-	v, err := doSteps(t, r.elsewhere(t), key, b.handler)
-	require.NoError(t, err)
+	v := must(t, r.elsewhere(t), key, steps(b.handler))
 	require.Equal(t, "ok", v)
 	require.Equal(t, []string{"charge", "asked"}, b.log)
 }

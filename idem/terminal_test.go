@@ -78,8 +78,7 @@ func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
 			for _, lambda := range []bool{true, false} {
 				bubbleOn(t, fact+"/"+result, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 					r.faults.Next(idemtest.Finish, noRoom, first, second)
-					res, err := idem.Run(inside(t, lambda), r.engine, key, 1, text)
-					require.NoError(t, err)
+					res := mustRun(t, r.in(inside(t, lambda)), key, text)
 					require.Equal(t, "the result", res.Value)
 					if fact == "passes" {
 						require.Equal(t, idem.Completed, res.Outcome.RecordState)

@@ -135,8 +135,7 @@ func inDoubt(t *testing.T, r *rig, key idem.Key, n int, lands func(i int) bool) 
 	}, idemtest.Acquire)
 	for range n {
 		calls.Go(func() {
-			_, err := idem.Do(context.Background(), r.engine, key, 1, fails(errPlain))
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			refused(t, r.in(context.Background()), key, idem.ErrStoreUnavailable, fails(errPlain))
 		})
 	}
 	calls.Wait()
@@ -396,8 +395,7 @@ func TestFailingOpenIsReportedIfTheHandlerRuns(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 		defer cancel()
 		c := new(counter)
-		_, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
-		require.Error(t, err)
+		refused(t, r.in(ctx), op.Key("t", "k"), nil, c.run)
 		require.Zero(t, c.count())
 		require.NotContains(t, r.events.take(), "failed_open")
 	})
