@@ -255,11 +255,10 @@ func TestAnAnsweredQuestionIsNotEscalatedAgain(t *testing.T) {
 func TestALateEndDoesNotEscalateTheQuestionAgain(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	s := r.sweeper(reconcile.SweepOptions{})
-	_, err := r.call(key, func(context.Context, int) (int, error) {
+	r.fails(key, func(context.Context, int) (int, error) {
 		r.aged(s)
 		return 0, errPlain
-	})
-	require.Error(t, err)
+	}, nil)
 	require.NotNil(t, r.Record(key).Failure, "the end was recorded")
 	r.swept(s)
 	require.Len(t, r.escalations, 1)

@@ -192,13 +192,12 @@ func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
 
 	r.lapse()
 	r.resolve(key, reconcile.Resolution{To: idem.Released})
-	_, err = r.call(key, func(ctx context.Context, _ int) (int, error) {
+	r.fails(key, func(ctx context.Context, _ int) (int, error) {
 		out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 0, errPlain }, steps)
 		require.NoError(t, err)
 		require.Equal(t, 7, out)
 		return 0, idem.Permanent(errPlain)
-	})
-	require.ErrorIs(t, err, errPlain)
+	}, errPlain)
 	require.Equal(t, 1, undone)
 	require.Equal(t, idem.Failed, r.Record(key).State)
 }
@@ -332,11 +331,10 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 	key := refund.Key("acme", "r-1")
 	died := func(t *testing.T) *rig {
 		r := newRig(t)
-		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
+		r.fails(key, func(ctx context.Context, _ int) (int, error) {
 			r.done(ctx, "charge", nothing)
 			return 0, errPlain
-		})
-		require.ErrorIs(t, err, errPlain)
+		}, errPlain)
 		r.lapse()
 		return r
 	}
@@ -516,12 +514,11 @@ func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := resolvedCharge(t, true, word)
-			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+			r.fails(key, func(ctx context.Context, in int) (int, error) {
 				_, _ = refundable(s, 7)(ctx, in)
 				require.Error(t, ctx.Err())
 				return 0, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
-			})
-			require.Error(t, err)
+			}, nil)
 			require.Equal(t, idem.Unknown, r.Record(key).State)
 			require.Equal(t, orderEffects{}, *s)
 		})
@@ -588,11 +585,10 @@ func TestAResolvedStepIsNotAskedAbout(t *testing.T) {
 func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
 	for name, first := range map[string]func(r *rig, key idem.Key, s *orderEffects){
 		"it has failed after that": func(r *rig, key idem.Key, s *orderEffects) {
-			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+			r.fails(key, func(ctx context.Context, in int) (int, error) {
 				_, err := charge(s, 7)(ctx, in)
 				return 0, errors.Join(err, errPlain)
-			})
-			require.ErrorIs(r.t, err, errPlain)
+			}, errPlain)
 		},
 		"its process has died after that": func(r *rig, key idem.Key, s *orderEffects) {
 			r.crash(key, func(ctx context.Context, in int) (int, error) {
@@ -613,8 +609,7 @@ func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
 				r.lapse()
 				require.Error(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
 			}
-			_, err := r.call(key, charge(s, 7)) // code that reads both
-			require.NoError(t, err)
+			r.ends(key, charge(s, 7)) // code that reads both
 			require.Equal(t, orderEffects{shipped: 2}, *s)
 		})
 	}
@@ -629,15 +624,13 @@ func TestAStepThatWasUsedWithoutAResultIsNotReplaced(t *testing.T) {
 			if !reads {
 				r.Faults.Next(idemtest.RecordStep, idemtest.LoseReply)
 			}
-			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+			r.fails(key, func(ctx context.Context, in int) (int, error) {
 				_, err := refundable(s, struct{}{})(ctx, in)
 				return 0, errors.Join(err, errPlain)
-			})
-			require.Error(t, err)
+			}, nil)
 			require.Equal(t, reads, s.shipped == 1)
 			r.lapse()
-			_, err = r.call(key, refundable(s, receipt{"ch_2"}))
-			require.ErrorAs(t, err, new(*idem.StepUnavailableError))
+			r.fails(key, refundable(s, receipt{"ch_2"}), new(*idem.StepUnavailableError))
 			r.lapse()
 			require.Error(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
 			require.Zero(t, s.charged+s.returned)
@@ -695,24 +688,22 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		r.resolve(key, said(reconcile.CompletedWith("ch_1")))
 		r.Faults.Next(idemtest.Finish,
 			func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} })
-		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
+		r.fails(key, func(ctx context.Context, _ int) (int, error) {
 			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 7, nil },
 				&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 			return 0, coded{err, "declined"}
-		})
-		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		}, idem.ErrRecordUnreadable)
 		require.Equal(t, "declined", r.Record(key).Failure.Code, "the handler's own")
 		r.lapse()
 		r.resolve(key, said(reconcile.CompletedWith(7)))
 	})
 	t.Run("its error has a code", func(t *testing.T) {
 		r, s, key := newRig(t), new(orderEffects), refund.Key("acme", "r-1")
-		_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+		r.fails(key, func(ctx context.Context, in int) (int, error) {
 			_, err := charge(s, 7)(ctx, in)
 			require.NoError(t, err)
 			return 0, coded{errPlain, "idem:unread:charge"}
-		})
-		require.ErrorIs(t, err, errPlain)
+		}, errPlain)
 		r.lapse()
 		require.NotContains(t, r.explain(key).Summary, "cannot read")
 		require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice),
