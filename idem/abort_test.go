@@ -88,12 +88,11 @@ func TestWhatAnAttemptDoesNotComeByParks(t *testing.T) {
 		},
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
-			errs(t, r, key, steps(trip(e, errPlain)))
+			errs(t, r, key, steps(trip(r.e, errPlain)))
 			_, err := doSteps(t, r, key, end)
 			require.ErrorContains(t, err, "cannot be undone")
 			require.Equal(t, idem.Unknown, r.state(t, key))
-			require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...))
+			require.Equal(t, []int{0, 0, 0}, r.e.all(tripUndone...))
 		})
 	}
 }
@@ -127,10 +126,9 @@ func TestNothingIsUndoneWithoutAMarkInTheRecord(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"request lost": idemtest.LoseRequest,
 		"reply lost": idemtest.LoseReply} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
-			pay := &idem.StepConfig[receiptOf]{Compensate: e.undo("charge")}
+			pay := &idem.StepConfig[receiptOf]{Compensate: r.e.undo("charge")}
 			refused(t, r, key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
-				_, err := idem.Step(ctx, "charge", e.step("charge"), pay)
+				_, err := idem.Step(ctx, "charge", r.e.step("charge"), pay)
 				require.NoError(t, err)
 				r.faults.Next(idemtest.RecordStep, fault)
 				for range 2 { // the second one with the mark in mind
@@ -139,19 +137,19 @@ func TestNothingIsUndoneWithoutAMarkInTheRecord(t *testing.T) {
 				}
 				return "", err
 			})
-			require.Zero(t, e.ran("undo charge"))
+			require.Zero(t, r.e.ran("undo charge"))
 			require.Equal(t, idem.Released, r.state(t, key))
 
 			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-				_, err := idem.Step(ctx, "charge", e.step("charge"), pay)
+				_, err := idem.Step(ctx, "charge", r.e.step("charge"), pay)
 				return "paid", err
 			})
 			if name == "request lost" {
 				require.NoError(t, err, "nothing was undone: it goes on")
-				require.Equal(t, []int{1, 0}, e.all("charge", "undo charge"))
+				require.Equal(t, []int{1, 0}, r.e.all("charge", "undo charge"))
 			} else {
 				require.EqualError(t, err, "card declined", "the mark has landed")
-				require.Equal(t, []int{1, 1}, e.all("charge", "undo charge"))
+				require.Equal(t, []int{1, 1}, r.e.all("charge", "undo charge"))
 			}
 		})
 	}
@@ -219,12 +217,11 @@ func TestAStepThatIsAboutToRunIsRefusedByAnAbort(t *testing.T) {
 // Abort waits for itself.
 func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
 	rigInBubble(t, func(t *testing.T, r *rig) {
-		e := new(effects)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		key := safe.Key("t", "k")
 		err := refused(t, r.in(ctx), key, context.DeadlineExceeded, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{
+			_, err := idem.Step(ctx, "charge", r.e.step("charge"), &idem.StepConfig[receiptOf]{
 				Compensate: func(undo context.Context, _ receiptOf) error {
 					require.ErrorAs(t, idem.Abort(undo, errPlain), new(*idem.ConfigError))
 					return idem.Abort(ctx, errPlain) // the handler's own context
@@ -242,17 +239,16 @@ func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
 // goroutines. After the handler's end there is nothing to abort.
 func TestTwoAbortsSideBySideUndoOnce(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		e := new(effects)
 		var escaped context.Context
 		must(t, r.inLambda(), key, func(ctx context.Context, _ int) (string, error) {
 			escaped = ctx
-			_, err := trip(e, nil)(ctx)
+			_, err := trip(r.e, nil)(ctx)
 			require.NoError(t, err)
 			var wg sync.WaitGroup
 			for range 8 {
 				wg.Go(func() {
 					assert.NoError(t, idem.Abort(ctx, declinedError{}))
-					assert.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
+					assert.Equal(t, []int{1, 1, 1}, r.e.all(tripUndone...))
 				})
 			}
 			wg.Wait()
@@ -276,10 +272,9 @@ func TestNothingExecutedIsNoAnswerToAnAbortThatCouldNotUndo(t *testing.T) {
 			},
 		} {
 			testOn(t, op.Name+" "+name, op, func(t *testing.T, r *rig, key idem.Key) {
-				e := new(effects)
 				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-					e.book(ctx, t, "charge", idem.Permanent(errPlain))
-					return handler(ctx, e)
+					r.e.book(ctx, t, "charge", idem.Permanent(errPlain))
+					return handler(ctx, r.e)
 				})
 				require.Equal(t, name == "an error", err != nil)
 				require.Equal(t, idem.Unknown, r.state(t, key))

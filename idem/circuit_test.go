@@ -281,24 +281,23 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 	} {
 		for _, op := range both {
 			bubbleOn(t, tc.name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
-				c := new(counter)
 				r.faults.Always(tc.fault)
 				start := time.Now()
-				refused(t, r.in(tc.ctx(t)), key, idem.ErrStoreUnavailable, c.run)
+				refused(t, r.in(tc.ctx(t)), key, idem.ErrStoreUnavailable, r.c.run)
 				require.LessOrEqual(t, time.Since(start), tc.within)
 				require.Equal(t, tc.events, r.events.take())
-				require.Zero(t, c.count())
+				require.Zero(t, r.c.count())
 
 				// What waits from before must not eat the next call's budget.
 				start = time.Now()
-				refused(t, r.in(tc.ctx(t)), op.Key("t", "other"), idem.ErrStoreUnavailable, c.run)
+				refused(t, r.in(tc.ctx(t)), op.Key("t", "other"), idem.ErrStoreUnavailable, r.c.run)
 				require.LessOrEqual(t, time.Since(start), time.Second)
-				require.Zero(t, c.count())
+				require.Zero(t, r.c.count())
 
 				// Back again: nothing blocks the retry.
 				r.faults.Heal()
-				must(t, r, key, c.run)
-				require.Equal(t, 1, c.count())
+				must(t, r, key, r.c.run)
+				require.Equal(t, 1, r.c.count())
 				require.NoError(t, r.engine.Flush(t.Context()))
 			})
 		}

@@ -63,13 +63,12 @@ func TestCallsOfEveryPath(t *testing.T) {
 			[]string{"outcome_unknown"}},
 	} {
 		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
 			if tc.before != nil {
 				tc.before(t, r, key)
 			}
 			r.events.take()
 			r.faults.Reset()
-			_, err := idem.Do(t.Context(), r.engine, key, tc.input, c.run)
+			_, err := idem.Do(t.Context(), r.engine, key, tc.input, r.c.run)
 			if recorded, ok := tc.err.(*idem.RecordedError); ok {
 				require.Equal(t, recorded, err)
 			} else {
@@ -78,7 +77,7 @@ func TestCallsOfEveryPath(t *testing.T) {
 			require.Equal(t, tc.calls, r.faults.Calls())
 			require.Equal(t, tc.events, r.events.take())
 			ran := tc.calls[len(tc.calls)-1] == idemtest.Finish
-			require.Equal(t, ran, c.count() == 1)
+			require.Equal(t, ran, r.c.count() == 1)
 		})
 	}
 }

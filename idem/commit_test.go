@@ -83,7 +83,8 @@ type bankRig struct {
 func newBankRig(t *testing.T) *bankRig {
 	mem := memstore.New()
 	l := &ledger{Store: mem}
-	r := &rig{mem: mem, faults: idemtest.NewFaults(l), clock: new(idemtest.Clock), events: new(events)}
+	r := &rig{mem: mem, faults: idemtest.NewFaults(l), clock: new(idemtest.Clock), events: new(events),
+		c: new(counter), e: new(effects)}
 	var err error
 	r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now, Observer: r.events.observer})
 	require.NoError(t, err)

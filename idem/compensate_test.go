@@ -91,18 +91,17 @@ func TestWhatIsBeingUndoneFails(t *testing.T) {
 		"another failure": idem.Permanent(errPlain),
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
-			cutShort(t, r, e, key)
+			cutShort(t, r, r.e, key)
 			for range 2 {
 				err := refused(t, r, key, new(*idem.RecordedError), steps(func(ctx context.Context) (string, error) {
-					_, err := trip(e, then)(ctx)
+					_, err := trip(r.e, then)(ctx)
 					require.Equal(t, then, err)
-					_, err = idem.Step(ctx, "new", e.step("new"), nil)
+					_, err = idem.Step(ctx, "new", r.e.step("new"), nil)
 					require.EqualError(t, err, "card declined", "nothing runs forward any more")
 					return "booked", then
 				}))
 				require.EqualError(t, err, "card declined", "live as on replay")
-				require.Equal(t, []int{1, 2, 1, 0}, e.all(append(tripUndone, "new")...))
+				require.Equal(t, []int{1, 2, 1, 0}, r.e.all(append(tripUndone, "new")...))
 				require.Equal(t, idem.Failed, r.state(t, key))
 				require.Equal(t, "declinedError", r.record(t, key).Failure.Type)
 			}
@@ -119,11 +118,10 @@ func TestUndoingWaitsForAnAttemptThatComesByAllSteps(t *testing.T) {
 	}{"plain": {errPlain, idem.Released}, "not executed": {idem.NotExecuted(errPlain), idem.Released},
 		"permanent": {idem.Permanent(errPlain), idem.Unknown}} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
-			cutShort(t, r, e, key)
+			cutShort(t, r, r.e, key)
 			refused(t, r, key, errPlain, steps(func(context.Context) (string, error) { return "", tc.end }))
 			require.Equal(t, tc.state, r.state(t, key))
-			require.Equal(t, []int{0, 1, 1}, e.all(tripUndone...))
+			require.Equal(t, []int{0, 1, 1}, r.e.all(tripUndone...))
 		})
 	}
 }
@@ -175,24 +173,23 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 		"request lost": idemtest.LoseRequest} {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
 			bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-				e := new(effects)
 				r.faults.Always(fault, idemtest.RecordStep)
 				refused(t, r, key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
-					_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
+					_, err := idem.Step(ctx, "ship", r.e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 					require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
-					_, again := idem.Step(ctx, "more", e.step("more"), nil)
+					_, again := idem.Step(ctx, "more", r.e.step("more"), nil)
 					require.Equal(t, err, again)
 					return "pretends", nil
 				})
-				require.Zero(t, e.ran("more"))
+				require.Zero(t, r.e.ran("more"))
 				if semantics == idem.AtMostOnce {
-					require.Zero(t, e.ran("ship"))
+					require.Zero(t, r.e.ran("ship"))
 				}
 				require.Equal(t, idem.Released, r.state(t, key), "nothing runs that is not recorded as begun")
 				r.faults.Heal()
-				must(t, r, key, steps(e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: semantics})))
-				require.LessOrEqual(t, e.ran("ship"), 2-int(semantics))
+				must(t, r, key, steps(r.e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: semantics})))
+				require.LessOrEqual(t, r.e.ran("ship"), 2-int(semantics))
 			})
 		}
 	}
@@ -233,9 +230,8 @@ func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
 // The renewal of a lease does not give a record with steps an expiry again.
 func TestHeartbeatKeepsStepsForGood(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
-		e := new(effects)
 		must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
+			_, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
 			require.NoError(t, err)
 			time.Sleep(idem.DefaultLease)
 			require.Zero(t, r.record(t, key).ExpiresAt)

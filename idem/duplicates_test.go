@@ -179,25 +179,24 @@ func whileRunning(t *testing.T, r *rig, key idem.Key, fn func()) (int, error) {
 func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 	for _, op := range both {
 		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
 			_, err := whileRunning(t, r, key, func() {
 				time.Sleep(5*time.Minute + time.Second) // its lease has been renewed
 				r.clock.Advance(time.Second)
-				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
+				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, r.c.run)
 				var told, would *idem.InFlightError
 				require.ErrorAs(t, err, &would)
 				r.events.take()
 				r.faults.Reset()
 				for range 64 {
-					refused(t, r, key, &told, c.run)
+					refused(t, r, key, &told, r.c.run)
 					require.Equal(t, would, told)
 				}
 				require.Empty(t, r.faults.Calls())
 				require.Len(t, r.events.take(), 64, "in_flight each")
 			})
 			require.NoError(t, err)
-			require.Zero(t, c.count())
-			require.Equal(t, 1, must(t, r, key, c.run))
+			require.Zero(t, r.c.count())
+			require.Equal(t, 1, must(t, r, key, r.c.run))
 		})
 	}
 }

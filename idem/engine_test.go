@@ -37,6 +37,8 @@ type rig struct {
 	clock  *idemtest.Clock
 	engine *idem.Engine
 	events *events
+	c      *counter // a handler
+	e      *effects // of steps
 	frozen bool
 	ctx    context.Context // of calls; nil for the test's
 }
@@ -53,7 +55,8 @@ func newRigOver(t *testing.T, mem *memstore.Store, o *idem.Options) *rig {
 
 func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.Options) *rig {
 	t.Helper()
-	r := &rig{mem: mem, faults: idemtest.NewFaults(mem), clock: cmp.Or(clock, new(idemtest.Clock)), events: new(events)}
+	r := &rig{mem: mem, faults: idemtest.NewFaults(mem), clock: cmp.Or(clock, new(idemtest.Clock)), events: new(events),
+		c: new(counter), e: new(effects)}
 	var opts idem.Options
 	if o != nil {
 		opts = *o
@@ -87,13 +90,15 @@ func rigOn(t *testing.T, op idem.Operation) (*rig, idem.Key) {
 // countedOn is rigOn with a handler that counts its runs.
 func countedOn(t *testing.T, op idem.Operation) (*rig, *counter, idem.Key) {
 	t.Helper()
-	return newRig(t, nil), new(counter), op.Key("t", "k")
+	r := newRig(t, nil)
+	return r, r.c, op.Key("t", "k")
 }
 
 // stepsOn is rigOn with steps that count theirs.
 func stepsOn(t *testing.T, op idem.Operation) (*rig, *effects, idem.Key) {
 	t.Helper()
-	return newRig(t, nil), new(effects), op.Key("t", "k")
+	r := newRig(t, nil)
+	return r, r.e, op.Key("t", "k")
 }
 
 // newCircuitRig is a rig by the process's clock: its store has a circuit.

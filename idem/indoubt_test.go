@@ -249,13 +249,12 @@ func leftExpired(t *testing.T, r *rig, key idem.Key) {
 func TestAnAtomicCommitOverWhatIsGoneReservesAnew(t *testing.T) {
 	r, key := rigOn(t, atomically)
 	leftExpired(t, r, key)
-	c := new(counter)
 	res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 		r.mem.Delete(key.ID())
-		return c.run(ctx, n)
+		return r.c.run(ctx, n)
 	})
 	require.True(t, res.Outcome.Executed)
-	require.Equal(t, 1, c.count())
+	require.Equal(t, 1, r.c.count())
 	require.Equal(t, 1, r.record(t, key).Attempt)
 }
 

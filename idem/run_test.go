@@ -225,8 +225,7 @@ func TestTimeLeft(t *testing.T) {
 		{"too little", 2600 * time.Millisecond, false, 1}, {"enough", 2700 * time.Millisecond, true, 0},
 	} {
 		bubbleOn(t, tc.name, op, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
-			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, key, 1, c.run)
+			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, key, 1, r.c.run)
 			if tc.ok {
 				require.NoError(t, err)
 				return
@@ -259,13 +258,12 @@ func TestTimeLeft(t *testing.T) {
 		}
 	})
 	bubbleOn(t, "what is recorded needs none of it", op, func(t *testing.T, r *rig, key idem.Key) {
-		c := new(counter)
-		must(t, r, key, c.run)
+		must(t, r, key, r.c.run)
 		for _, left := range []time.Duration{2600 * time.Millisecond, 100 * time.Millisecond} {
 			ctx := idem.WithKillTime(t.Context(), time.Now().Add(left))
-			v := must(t, r.in(ctx), key, c.run)
+			v := must(t, r.in(ctx), key, r.c.run)
 			require.Equal(t, 1, v)
-			_, err := idem.Do(ctx, r.engine, key, 2, c.run)
+			_, err := idem.Do(ctx, r.engine, key, 2, r.c.run)
 			require.ErrorIs(t, err, idem.ErrKeyReused)
 		}
 	})

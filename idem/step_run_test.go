@@ -86,10 +86,9 @@ func TestCancelledReplay(t *testing.T) {
 // In Lambda too a stopped operation's context says why.
 func TestStoppedOperationSaysWhy(t *testing.T) {
 	rigInBubble(t, func(t *testing.T, r *rig) {
-		e := new(effects)
 		r.faults.Next(idemtest.RecordStep, idemtest.Refuse)
 		refused(t, r.inLambda(), safe.Key("t", "k"), idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
+			_, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
 			return 0, err
@@ -102,7 +101,6 @@ func TestStoppedOperationSaysWhy(t *testing.T) {
 func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 	for name, result := range map[string]error{"with a result": nil, "with a failure": idem.Permanent(declinedError{})} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
 			inside, finish := make(chan struct{}), make(chan struct{})
 			var left sync.WaitGroup
 			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -124,7 +122,7 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 			close(finish)
 			left.Wait()
 			require.Empty(t, r.record(t, key).Steps, "it has lost the claim")
-			must(t, r, key, steps(e.alone("ship", nil)))
+			must(t, r, key, steps(r.e.alone("ship", nil)))
 		})
 	}
 }
@@ -132,12 +130,11 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 // A compensation that fails permanently while the attempt is parked from the side.
 func TestCompensationAtTheDeadline(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		e := new(effects)
 		kill := time.Now().Add(10 * time.Second)
 		parks := kill.Add(-500 * time.Millisecond)
 		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
 			func(ctx context.Context, _ int) (string, error) {
-				_, err := idem.Step(ctx, "pay", e.step("pay"),
+				_, err := idem.Step(ctx, "pay", r.e.step("pay"),
 					&idem.StepConfig[receiptOf]{Compensate: func(context.Context, receiptOf) error {
 						time.Sleep(time.Until(parks)) // ignores its context
 						return idem.Permanent(errPlain)
@@ -153,21 +150,20 @@ func TestCompensationAtTheDeadline(t *testing.T) {
 // Whatever the rate, a delay stays within its bound.
 func TestRetryDelaysDoNotOverflow(t *testing.T) {
 	rigInBubble(t, func(t *testing.T, r *rig) {
-		e := new(effects)
 		day := 24 * time.Hour
 		many := make([]error, 20)
 		for i := range many {
 			many[i] = errPlain
 		}
 		must(t, r, safe.Key("t", "k"), steps(func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "r", e.step("r"),
+			_, err := idem.Step(ctx, "r", r.e.step("r"),
 				&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: math.MaxInt64}})
 			require.ErrorContains(t, err, "over a day")
-			_, err = idem.Step(ctx, "ship", e.step("ship", many...),
+			_, err = idem.Step(ctx, "ship", r.e.step("ship", many...),
 				&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 21, InitialDelay: day, MaxDelay: day, BackoffRate: 100}})
 			return "done", err
 		}))
-		require.Equal(t, 21, e.ran("ship"))
+		require.Equal(t, 21, r.e.ran("ship"))
 	})
 }
 
@@ -203,7 +199,6 @@ func TestOperationInsideAStep(t *testing.T) {
 // failing; the next attempt runs only what has no result.
 func TestParallelStepsUnderARenewedLease(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
-		e := new(effects)
 		const n = 30
 		for round := range 2 {
 			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -218,8 +213,8 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 						}
 						got, err := idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
 							time.Sleep(time.Duration(i) * time.Second)
-							return e.step(name, once...)(ctx)
-						}, &idem.StepConfig[receiptOf]{Semantics: idem.StepSemantics(i % 2), Compensate: e.undo(name)})
+							return r.e.step(name, once...)(ctx)
+						}, &idem.StepConfig[receiptOf]{Semantics: idem.StepSemantics(i % 2), Compensate: r.e.undo(name)})
 						assert.True(t, err != nil || got.ID == name, "it has the result of its own")
 						errs[i] = err
 					})
@@ -234,7 +229,7 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 			if i%3 == 0 {
 				want = 2
 			}
-			require.Equal(t, want, e.ran("step-"+strconv.Itoa(i)))
+			require.Equal(t, want, r.e.ran("step-"+strconv.Itoa(i)))
 		}
 		require.True(t, slices.Contains(r.faults.Calls(), idemtest.Extend))
 	})
@@ -583,7 +578,6 @@ func TestOpenStepOfAnOperationThatIsBeingUndone(t *testing.T) {
 // had begun, so nothing does: the next one would run it a second time.
 func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 	rigInBubble(t, func(t *testing.T, r *rig) {
-		e := new(effects)
 		key, landed := safe.Key("t", "k"), make(chan struct{})
 		r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
 			err := c.Do(ctx)
@@ -591,7 +585,7 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 			return err
 		})
 		charge := func(ctx context.Context) error {
-			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
+			_, err := idem.Step(ctx, "charge", r.e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
 				NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (receiptOf, error) {
 					return receiptOf{}, idem.NotExecuted(errPlain)
 				}})
@@ -606,10 +600,10 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 		require.Equal(t, idem.Released, r.state(t, key))
 		close(landed)
 		require.Error(t, <-late)
-		require.Zero(t, e.ran("charge"))
+		require.Zero(t, r.e.ran("charge"))
 
 		must(t, r, key, func(ctx context.Context, _ int) (string, error) { return "", charge(ctx) })
-		require.Equal(t, 1, e.ran("charge"))
+		require.Equal(t, 1, r.e.ran("charge"))
 	})
 }
 

@@ -192,10 +192,9 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 		"of an old declaration": {false, idem.AtLeastOnce},
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
 			killedWith(t, r, key, charged, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: tc.declared})
+				_, err := idem.Step(ctx, "ship", r.e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: tc.declared})
 				require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 				if tc.swallow {
 					return 1, nil
@@ -205,7 +204,7 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 			interrupted := errorAs[*idem.StepInterruptedError](t, err)
 			require.Equal(t, "ship", interrupted.Name)
 			require.Equal(t, idem.Unknown, r.state(t, key))
-			require.Zero(t, e.ran("ship"))
+			require.Zero(t, r.e.ran("ship"))
 			refused(t, r, key, idem.ErrOutcomeUnknown, new(counter).run)
 		})
 	}
@@ -224,18 +223,17 @@ func TestInterruptedStepIsClosed(t *testing.T) {
 		"cannot be known": {errPlain, 0, idem.Unknown, "plain"},
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
 			killedWith(t, r, key, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
-					NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("found", c.found)})
+				got, err := idem.Step(ctx, "ship", r.e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
+					NotFoundFinalAfter: idem.Immediately, Interrupted: r.e.found("found", c.found)})
 				if err == nil && c.runs == 0 {
 					require.Equal(t, "found", got.ID)
 				}
 				return 0, idem.PermanentStep(err)
 			})
 			require.Equal(t, c.state, r.state(t, key))
-			require.Equal(t, c.runs, e.ran("ship"))
+			require.Equal(t, c.runs, r.e.ran("ship"))
 			if c.err == "" {
 				require.NoError(t, err)
 			} else {
@@ -257,15 +255,14 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 		"permanent":    {idem.Permanent(errPlain), idem.Failed, 1},
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
 			handler := func(ctx context.Context) (string, error) {
-				_, err := idem.Step(ctx, "ship", e.step("ship", c.err), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
+				_, err := idem.Step(ctx, "ship", r.e.step("ship", c.err), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 				return "done", idem.PermanentStep(err)
 			}
 			refused(t, r, key, errPlain, steps(handler))
 			require.Equal(t, c.state, r.state(t, key))
 			_, _ = doSteps(t, r, key, handler)
-			require.Equal(t, c.runs, e.ran("ship"))
+			require.Equal(t, c.runs, r.e.ran("ship"))
 		})
 	}
 }
@@ -292,11 +289,10 @@ func TestStepRetries(t *testing.T) {
 			idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}, many[:4], 5, true},
 	} {
 		bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
 			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1,
-				steps(e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: c.semantics, Retry: c.retry}, c.errs...)))
+				steps(r.e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: c.semantics, Retry: c.retry}, c.errs...)))
 			require.Equal(t, c.ok, err == nil, "%v", err)
-			require.Equal(t, c.runs, e.ran("ship"))
+			require.Equal(t, c.runs, r.e.ran("ship"))
 		})
 	}
 }

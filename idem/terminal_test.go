@@ -242,13 +242,12 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 		"not executed":  {idemtest.Refuse, fails(idem.NotExecuted(errPlain)), false},
 	} {
 		bubbleOn(t, name, short, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
 			r.faults.Next(idemtest.Finish, tc.fault, idemtest.LoseRequest)
 			ended := time.Now()
 			_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, tc.handler)
 			time.Sleep(50 * time.Second)
 			if !tc.landed {
-				refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, c.run)
+				refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, r.c.run)
 			}
 			r.faults.Heal()
 			require.NoError(t, r.engine.Flush(t.Context()))
@@ -259,7 +258,7 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 			rec := r.record(t, key)
 			require.WithinDuration(t, want.Add(time.Minute), rec.ExpiresAt, time.Second)
 			require.WithinDuration(t, want, rec.UpdatedAt, time.Millisecond)
-			require.Zero(t, c.count())
+			require.Zero(t, r.c.count())
 		})
 	}
 }

@@ -45,21 +45,20 @@ func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
 		for _, queued := range []bool{false, true} {
 			for _, op := range both {
 				bubbleOn(t, name, op, func(t *testing.T, r *rig, key idem.Key) {
-					c := new(counter)
 					if queued {
 						r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
 					}
 					before(t, r, key)
 					var claim *idemtest.Call
 					r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
-					refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
+					refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, r.c.run)
 					require.NoError(t, r.engine.Flush(t.Context()))
 					r.clock.Advance(15 * time.Minute) // as long as AWS accepts a signature
 					if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
 						r.mem.Delete(key.ID())
 					}
 					require.Error(t, claim.Do(t.Context()), "the delayed claim comes too late")
-					require.Equal(t, 1, must(t, r, key, c.run))
+					require.Equal(t, 1, must(t, r, key, r.c.run))
 				})
 			}
 		}
@@ -394,9 +393,8 @@ func TestFailingOpenIsReportedIfTheHandlerRuns(t *testing.T) {
 		r.faults.Next(idemtest.Withdraw, idemtest.BlackHole)
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 		defer cancel()
-		c := new(counter)
-		refused(t, r.in(ctx), op.Key("t", "k"), nil, c.run)
-		require.Zero(t, c.count())
+		refused(t, r.in(ctx), op.Key("t", "k"), nil, r.c.run)
+		require.Zero(t, r.c.count())
 		require.NotContains(t, r.events.take(), "failed_open")
 	})
 }
