@@ -81,6 +81,14 @@ func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.
 	return r
 }
 
+// engineOver is an engine without a rig.
+func engineOver(t *testing.T, store idem.Store, o *idem.Options) *idem.Engine {
+	t.Helper()
+	e, err := idem.New(store, o)
+	require.NoError(t, err)
+	return e
+}
+
 // rigOn is a rig, and the key of the operation that the test is about.
 func rigOn(t *testing.T, op idem.Operation) (*rig, idem.Key) {
 	t.Helper()
@@ -388,13 +396,12 @@ func TestNewReportsMistakes(t *testing.T) {
 }
 
 func TestCallsReportMistakes(t *testing.T) {
-	e, err := idem.New(memstore.New(), nil)
-	require.NoError(t, err)
+	e := engineOver(t, memstore.New(), nil)
 	fine := safe.Key("t", "k")
 	never := func(context.Context, int) (int, error) { panic("must not run") }
 	var config *idem.ConfigError
 
-	_, err = idem.Do(t.Context(), nil, fine, 1, never)
+	_, err := idem.Do(t.Context(), nil, fine, 1, never)
 	require.ErrorAs(t, err, &config)
 	_, err = idem.Do[int, int](t.Context(), e, fine, 1, nil)
 	require.ErrorAs(t, err, &config)
@@ -422,7 +429,6 @@ func TestCallsReportMistakes(t *testing.T) {
 
 func TestEnginesClock(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.FixedZone("", 3600))
-	e, err := idem.New(newRig(t, nil).mem, &idem.Options{Now: func() time.Time { return at }})
-	require.NoError(t, err)
+	e := engineOver(t, newRig(t, nil).mem, &idem.Options{Now: func() time.Time { return at }})
 	require.Equal(t, at.UTC().Truncate(time.Millisecond), e.Now())
 }

@@ -271,9 +271,8 @@ func TestWhatIsBeingUndoneCommitsNothing(t *testing.T) {
 			}
 			refused(t, r.rig, key, declinedError{}, steps(handler(idem.Permanent(declinedError{}), undo...)))
 			r.clock.Advance(2 * idem.DefaultLease)
-			other, err := idem.New(r.ledger, &idem.Options{Now: r.clock.Now})
-			require.NoError(t, err)
-			_, err = idem.Do(t.Context(), other, key, 1,
+			other := engineOver(t, r.ledger, &idem.Options{Now: r.clock.Now})
+			_, err := idem.Do(t.Context(), other, key, 1,
 				func(ctx context.Context, _ int) (string, error) { return handler(nil)(ctx) })
 			require.EqualError(t, err, "card declined")
 			require.Zero(t, r.ledger.sum())

@@ -279,9 +279,8 @@ func TestStepsSideBySideKeepToTheRoom(t *testing.T) {
 	const steps, size = 400, 1000
 	synctest.Test(t, func(t *testing.T) {
 		store := &stepWatch{Store: memstore.New(), all: make(chan struct{})}
-		engine, err := idem.New(store, nil)
-		require.NoError(t, err)
-		_, err = idem.Do(t.Context(), engine, safe.Key("t", "k"), "in", func(ctx context.Context, _ string) (string, error) {
+		engine := engineOver(t, store, nil)
+		_, err := idem.Do(t.Context(), engine, safe.Key("t", "k"), "in", func(ctx context.Context, _ string) (string, error) {
 			var done sync.WaitGroup
 			for n := range steps {
 				done.Go(func() {

@@ -88,10 +88,7 @@ func TestParkingFromTheSideReleasesNoHandlerThatRuns(t *testing.T) {
 				}
 			}
 		}
-		e, err := idem.New(mem, &idem.Options{Now: now})
-		require.NoError(t, err)
-		other, err := idem.New(mem, nil)
-		require.NoError(t, err)
+		e, other := engineOver(t, mem, &idem.Options{Now: now}), engineOver(t, mem, nil)
 		key := idem.Operation{Name: "safe", Repeat: idem.Repeatable, MinTime: time.Millisecond}.Key("t", "k")
 		var others atomic.Int32
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second))
@@ -285,8 +282,7 @@ func (unitless) Traits() protocol.Traits {
 
 // What a store cannot commit is refused before the handler runs, through all guards.
 func TestAStoreThatCommitsNoUnitsIsAskedFirst(t *testing.T) {
-	e, err := idem.New(unitless{memstore.New()}, nil)
-	require.NoError(t, err)
+	e := engineOver(t, unitless{memstore.New()}, nil)
 	t.Run("atomic mode", func(t *testing.T) {
 		op := idem.Operation{Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic}
 		ran := false
