@@ -195,7 +195,7 @@ func TestAtomicConcurrentDuplicates(t *testing.T) {
 	}
 }
 
-// A commit that nobody could fence may land before the fence that waits in the queue:
+// A commit that could not be fenced may land before the fence that waits in the queue:
 // then it stands.
 func TestAtomicLandsBeforeItsBar(t *testing.T) {
 	inBubble(t, atomically, func(t *testing.T, r *rig, key idem.Key) {

@@ -58,7 +58,7 @@ func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 	}
 }
 
-// The one that asks is alone for a second, and nobody waits for it any longer: it may learn
+// The one that asks is alone for a second, and no call waits for it any longer: it may learn
 // nothing, or never come back.
 func TestOneCallAsksASecond(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{
@@ -116,7 +116,7 @@ func TestCircuitOfAnIdleProcessIsNotBelieved(t *testing.T) {
 }
 
 // A store that throttles can be reached, and its retries are rationed: of a hot key, or of a
-// table that takes a part of the calls, nobody else is to suffer. It closes no circuit either.
+// table that takes a part of the calls, no other call is to suffer. It closes no circuit either.
 func TestThrottlingDoesNotOpenTheCircuit(t *testing.T) {
 	throttle := func(_ context.Context, c *idemtest.Call) error {
 		return &protocol.StoreError{Op: string(c.Method), Down: true, Throttled: true, Err: errors.New("throttled")}

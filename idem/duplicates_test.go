@@ -159,7 +159,7 @@ func TestWaiterTellsTheLatestLease(t *testing.T) {
 	})
 }
 
-// whileRunning calls fn from beside a handler of the key, which then returns 1.
+// whileRunning calls fn while a handler of the key runs, which then returns 1.
 func whileRunning(t *testing.T, r *rig, key idem.Key, fn func()) (int, error) {
 	t.Helper()
 	entered, leave := make(chan struct{}), make(chan struct{})

@@ -277,7 +277,7 @@ func parkedByAnother(t *testing.T, r *rig, key idem.Key, handler func(ctx contex
 	})
 }
 
-// A parked attempt that still runs is not run beside: its lease says so. It stops once
+// While a parked attempt still runs no other one does: its lease says so. It stops once
 // its record was resolved.
 func TestAParkedAttemptRunsUntilItIsResolved(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
@@ -329,7 +329,7 @@ func shortened(t *testing.T, explicit bool) context.Context {
 }
 
 // A deadline that is not the kill time ends the handler's context, and not its claim:
-// while the handler runs nobody else does, and its outcome is recorded with all its
+// while the handler runs no other one does, and its outcome is recorded with all its
 // time.
 func TestAShortenedDeadlineKeepsTheClaim(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
@@ -368,7 +368,7 @@ func TestAHandlerThatEndsInTimeIsNotRenewed(t *testing.T) {
 	}
 }
 
-// What nobody takes over is parked, but for a repeatable attempt after an at-most-once step that ended
+// What no call takes over is parked, but for a repeatable attempt after an at-most-once step that ended
 // in time; parked or not, its lease says that it still runs.
 func TestAnOverrunThatIsParkedIsRenewed(t *testing.T) {
 	for _, tc := range []struct {

@@ -88,7 +88,7 @@ func TestAnOperationIsParkedAfterItsLastAttempt(t *testing.T) {
 }
 
 // The attempt that is the last one parks the operation itself: a sweep finds it although
-// nobody asks again.
+// no caller asks again.
 func TestTheLastAttemptParksTheOperationItself(t *testing.T) {
 	a := &attempted{rig: newRig(t, nil), key: limited.Key("t", "k")}
 	for range 2 {

@@ -324,7 +324,7 @@ func TestZeroValuesAreCareful(t *testing.T) {
 }
 
 // A mark speaks for the scope that made it. In each of these the handler has had an
-// effect that nobody knows the end of: it is not run again.
+// effect whose end is unknown: it is not run again.
 func TestMarksOfOthersReleaseNothing(t *testing.T) {
 	notSent := idem.NotExecuted(errors.New("connection refused"))
 	inner := func(mark func(error) error) func(context.Context, *rig) error {

@@ -125,7 +125,7 @@ type nilError struct{ text string }
 func (e *nilError) Error() string { return e.text }
 
 // Whatever goes wrong in the handler, in its error or in the hook goes on as it would without the
-// engine, and leaves an attempt whose end nobody knows, not one that is forgotten.
+// engine, and leaves an attempt whose end is unknown, not one that is forgotten.
 func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 	value := &struct{ int }{7}
 	for name, tc := range map[string]struct {

@@ -64,7 +64,7 @@ func TestScheduleOlderExtensionLandsLater(t *testing.T) {
 }
 
 // TTL deletes the record between the failed claim and the takeover: the call
-// reserves anew.
+// reserves again.
 func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
 	r, key := rigOn(t, safe)
 	killed(t, r, key)

@@ -409,7 +409,7 @@ func TestStepMistakes(t *testing.T) {
 	require.ErrorContains(t, err, "the handler has returned")
 }
 
-// Nobody would be asked after a crash. Whoever declares that learns it at the first call, before the
+// No function would be asked after a crash. Whoever declares that learns it at the first call, before the
 // step runs.
 func TestInterruptedIsRefusedWhereNobodyWouldBeAsked(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)

@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// noRoom is how a store fails that could not store a result beside its record.
+// noRoom is how a store fails that could not store a result next to its record.
 func noRoom(_ context.Context, c *idemtest.Call) error {
 	return &idem.StoreError{Op: string(c.Method), ResultNotStored: true, Err: errors.New("no part was taken")}
 }

@@ -268,7 +268,7 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 }
 
 // On Lambda Managed Instances a time-out ends the answer, not the handler. One that
-// runs on keeps its claim: its duplicate does not run beside it, and its late outcome
+// runs on keeps its claim: its duplicate does not run in parallel, and its late outcome
 // counts.
 func TestManagedInstancesKeepTheClaim(t *testing.T) {
 	const whole = 10 * time.Second

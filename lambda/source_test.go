@@ -350,7 +350,7 @@ func TestLongIdentities(t *testing.T) {
 	}
 }
 
-// A topic that is made anew, or cut by an unclean election of its leader, counts from
+// A topic that is made again, or cut by an unclean election of its leader, counts from
 // an old offset again.
 func TestKafkaOffsetsThatComeAgain(t *testing.T) {
 	var seen []string

@@ -128,7 +128,7 @@ func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 	})
 }
 
-// What the wrapper adds to a message beside the engine's own: no more than this.
+// What the wrapper adds to a message in addition to the engine's own: no more than this.
 func TestSQSAllocations(t *testing.T) {
 	engine := newEngine(t, memory())
 	op := fulfil

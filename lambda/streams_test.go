@@ -167,7 +167,7 @@ func TestKafkaTombstones(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The same change of another item may run beside, the same item's never.
+// The same change of another item may run in parallel, the same item's never.
 func TestDynamoDBStreamLanes(t *testing.T) {
 	var event events.DynamoDBEvent
 	for i := range 6 {

@@ -257,8 +257,8 @@ func TestTooLargeResultIsLiveOnly(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// By the operation's own rule a result beside an error is the outcome.
-func TestResultBesideAnErrorByTheOperationsRule(t *testing.T) {
+// By the operation's own rule a result with an error is the outcome.
+func TestResultWithAnErrorByTheOperationsRule(t *testing.T) {
 	op := charge
 	op.Classify = func(_ context.Context, result any, err error) idem.Class {
 		if err != nil && result.(receipt).ID != "" {

@@ -316,7 +316,7 @@ func TestAMiddlewareOutsideSeesInShadowWhatTheHandlerFound(t *testing.T) {
 	require.Equal(t, see(parses), see(c.Middleware(parses, nil)))
 }
 
-// A middleware outside may read the request beside the handler, as a watchdog does: the race
+// A middleware outside may read the request while the handler runs, as a watchdog does: the race
 // detector finds a write to what no handler has changed.
 func TestAReaderOutsideMeetsNoWriteInShadow(t *testing.T) {
 	c, _ := inShadow(t, memstore.New(), SingleTenant, nil)
@@ -482,7 +482,7 @@ func TestAConversationGoesOnInShadow(t *testing.T) {
 }
 
 // A retry in shadow has the token of its key, whatever becomes of its body: with another one the
-// provider would take it for another payment. Where nobody knows the key, two requests do not share a token: a
+// provider would take it for another payment. Where the key is not known, two requests do not share a token: a
 // key of the service's own may be made of the body.
 func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 	streamed := func(r *http.Request) { r.ProtoMajor, r.ContentLength = 2, -1 }

@@ -102,7 +102,7 @@ func TestWhatCannotBeExtended(t *testing.T) {
 	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), until, unsigned), new(*idem.ConfigError))
 }
 
-// Nothing is removed without who removes it, and why: nobody could tell afterwards.
+// Nothing is removed without who removes it, and why: no record could show it afterwards.
 func TestWhoForgetsARecordSaysSo(t *testing.T) {
 	r, key := ended(t, nil)
 	for _, unsigned := range []reconcile.Change{{}, {Actor: "alice"}, {Reason: "erasure"}} {

@@ -250,7 +250,7 @@ func TestAnAnsweredQuestionIsNotEscalatedAgain(t *testing.T) {
 	require.NotEqual(t, r.escalations[0].Message, r.escalations[1].Message)
 }
 
-// The attempt that a sweep has parked says by itself that nobody knows, long after operators
+// The attempt that a sweep has parked says by itself that its outcome is unknown, long after operators
 // got the question.
 func TestALateEndDoesNotEscalateTheQuestionAgain(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")

@@ -167,7 +167,7 @@ func TestOpenQuestionsOfAShardThatCannotBeReadStayOpen(t *testing.T) {
 	require.Equal(t, now.Add(time.Hour), open[0].Oldest)
 }
 
-// Also those that the call reads anew each time, since a call may take them over at their place.
+// Also those that the call reads again each time, since a call may take them over at their place.
 func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T) {
 	id := refund.Key("acme", "old").ID()
 	for name, of := range map[string]func(rec *idem.Record){
