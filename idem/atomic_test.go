@@ -35,7 +35,6 @@ func TestAtomicCalls(t *testing.T) {
 		{"written after the read", []idemtest.Method{idemtest.Get, idemtest.Finish, idemtest.Result}, 2},
 	} {
 		testOn(t, tc.name, atomically, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
 			first := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 				info, ok := idem.InfoOf(ctx)
 				require.True(t, ok)
@@ -43,7 +42,7 @@ func TestAtomicCalls(t *testing.T) {
 				require.Zero(t, info.LeaseUntil)
 				require.Equal(t, 1, info.Attempt)
 				require.Equal(t, info.Token, idem.Token(ctx))
-				return c.run(ctx, n)
+				return r.c.run(ctx, n)
 			})
 			require.Equal(t, 1, first.Value)
 			require.Equal(t, []idemtest.Method{idemtest.Get, idemtest.Finish}, r.faults.Calls())
@@ -55,14 +54,14 @@ func TestAtomicCalls(t *testing.T) {
 
 			r.faults.Reset()
 			r.faults.Next(idemtest.Get, firstReads[tc.name])
-			again := mustRun(t, r, key, c.run)
+			again := mustRun(t, r, key, r.c.run)
 			require.True(t, again.Outcome.Replayed)
 			require.Equal(t, 1, again.Value, "the recorded outcome, not that of the body that ran in vain")
 			require.Equal(t, first.Outcome.Body, again.Outcome.Body)
 			require.Equal(t, tc.replay, r.faults.Calls())
-			require.Equal(t, tc.runs, c.count())
+			require.Equal(t, tc.runs, r.c.count())
 
-			_, err := idem.Do(t.Context(), r.engine, key, 2, c.run)
+			_, err := idem.Do(t.Context(), r.engine, key, 2, r.c.run)
 			require.ErrorIs(t, err, idem.ErrKeyReused)
 		})
 	}
@@ -93,9 +92,8 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 				if tc.state != idem.Completed && live.Value != 7 {
 					require.Same(t, errPlain, liveErr)
 				}
-				again := new(counter)
 				r.faults.Next(idemtest.Get, read)
-				_, err := idem.Do(t.Context(), r.engine, key, 1, again.run)
+				_, err := idem.Do(t.Context(), r.engine, key, 1, r.c.run)
 				switch tc.state {
 				case idem.Failed:
 					recorded := errorAs[*idem.RecordedError](t, err)
@@ -114,12 +112,10 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 		require.Equal(t, idem.Absent, r.state(t, key))
 	})
 	bubbleOn(t, "no time", atomically, func(t *testing.T, r *rig, key idem.Key) {
-		c := new(counter)
 		r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
-		_, err := idem.Do(ctx, r.engine, key, 1, c.run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		require.Zero(t, c.count())
+		refused(t, r.in(ctx), key, idem.ErrStoreUnavailable, r.c.run)
+		require.Zero(t, r.c.count())
 	})
 }
 
@@ -199,22 +195,21 @@ func TestAtomicConcurrentDuplicates(t *testing.T) {
 	}
 }
 
-// A commit that nobody could fence may land before the fence that waits in the queue:
+// A commit that could not be fenced may land before the fence that waits in the queue:
 // then it stands.
 func TestAtomicLandsBeforeItsBar(t *testing.T) {
 	inBubble(t, atomically, func(t *testing.T, r *rig, key idem.Key) {
-		c := new(counter)
 		var held *idemtest.Call
 		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
 		r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, r.c.run)
 		failed := errorAs[*idem.CommitError](t, err)
 		require.True(t, failed.Ambiguous)
 		require.NoError(t, held.Do(t.Context()))
-		res := mustRun(t, r.inLambda(), key, c.run)
+		res := mustRun(t, r.inLambda(), key, r.c.run)
 		require.True(t, res.Outcome.Replayed)
 		require.Equal(t, 1, res.Value)
-		require.Equal(t, 1, c.count())
+		require.Equal(t, 1, r.c.count())
 	})
 }
 
@@ -240,11 +235,10 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 		"read": idemtest.Unreadable, "written after the read": readsNothing,
 	} {
 		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
 			r.faults.Next(idemtest.Get, read)
 			r.faults.Always(idemtest.Unreadable)
-			refused(t, r, key, idem.ErrRecordUnreadable, c.run)
-			require.Equal(t, name == "written after the read", c.count() == 1)
+			refused(t, r, key, idem.ErrRecordUnreadable, r.c.run)
+			require.Equal(t, name == "written after the read", r.c.count() == 1)
 			require.Contains(t, r.events.take(), "record_unreadable")
 		})
 	}

@@ -58,7 +58,7 @@ func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 	}
 }
 
-// The one that asks is alone for a second, and nobody waits for it any longer: it may learn
+// The one that asks is alone for a second, and no call waits for it any longer: it may learn
 // nothing, or never come back.
 func TestOneCallAsksASecond(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{
@@ -116,7 +116,7 @@ func TestCircuitOfAnIdleProcessIsNotBelieved(t *testing.T) {
 }
 
 // A store that throttles can be reached, and its retries are rationed: of a hot key, or of a
-// table that takes a part of the calls, nobody else is to suffer. It closes no circuit either.
+// table that takes a part of the calls, no other call is to suffer. It closes no circuit either.
 func TestThrottlingDoesNotOpenTheCircuit(t *testing.T) {
 	throttle := func(_ context.Context, c *idemtest.Call) error {
 		return &protocol.StoreError{Op: string(c.Method), Down: true, Throttled: true, Err: errors.New("throttled")}
@@ -192,8 +192,7 @@ func TestTheCircuitIsAroundClaimsAlone(t *testing.T) {
 			require.Zero(t, calls(t, r, safe, 20, c))
 			return idem.Step(ctx, "s", func(context.Context) (int, error) { return 1, nil }, nil)
 		})
-		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, c.run)
-		require.NoError(t, err, "the step's answer has closed it")
+		must(t, r, safe.Key("t", "k"), c.run) // the step's answer has closed it
 	})
 }
 
@@ -282,26 +281,23 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 	} {
 		for _, op := range both {
 			bubbleOn(t, tc.name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
-				c := new(counter)
 				r.faults.Always(tc.fault)
 				start := time.Now()
-				_, err := idem.Do(tc.ctx(t), r.engine, key, 1, c.run)
-				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				refused(t, r.in(tc.ctx(t)), key, idem.ErrStoreUnavailable, r.c.run)
 				require.LessOrEqual(t, time.Since(start), tc.within)
 				require.Equal(t, tc.events, r.events.take())
-				require.Zero(t, c.count())
+				require.Zero(t, r.c.count())
 
 				// What waits from before must not eat the next call's budget.
 				start = time.Now()
-				_, err = idem.Do(tc.ctx(t), r.engine, op.Key("t", "other"), 1, c.run)
-				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				refused(t, r.in(tc.ctx(t)), op.Key("t", "other"), idem.ErrStoreUnavailable, r.c.run)
 				require.LessOrEqual(t, time.Since(start), time.Second)
-				require.Zero(t, c.count())
+				require.Zero(t, r.c.count())
 
 				// Back again: nothing blocks the retry.
 				r.faults.Heal()
-				must(t, r, key, c.run)
-				require.Equal(t, 1, c.count())
+				must(t, r, key, r.c.run)
+				require.Equal(t, 1, r.c.count())
 				require.NoError(t, r.engine.Flush(t.Context()))
 			})
 		}

@@ -63,13 +63,12 @@ func TestCallsOfEveryPath(t *testing.T) {
 			[]string{"outcome_unknown"}},
 	} {
 		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
 			if tc.before != nil {
 				tc.before(t, r, key)
 			}
 			r.events.take()
 			r.faults.Reset()
-			_, err := idem.Do(t.Context(), r.engine, key, tc.input, c.run)
+			_, err := idem.Do(t.Context(), r.engine, key, tc.input, r.c.run)
 			if recorded, ok := tc.err.(*idem.RecordedError); ok {
 				require.Equal(t, recorded, err)
 			} else {
@@ -78,7 +77,7 @@ func TestCallsOfEveryPath(t *testing.T) {
 			require.Equal(t, tc.calls, r.faults.Calls())
 			require.Equal(t, tc.events, r.events.take())
 			ran := tc.calls[len(tc.calls)-1] == idemtest.Finish
-			require.Equal(t, ran, c.count() == 1)
+			require.Equal(t, ran, r.c.count() == 1)
 		})
 	}
 }
@@ -134,16 +133,14 @@ func TestInFlightSaysWhenToTryAgain(t *testing.T) {
 		killed(t, r, key) // its process is killed in 10 s
 		var flight *idem.InFlightError
 		for _, left := range []time.Duration{12 * time.Second, 3 * time.Second, 0} {
-			_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-			require.ErrorAs(t, err, &flight)
+			refused(t, r, key, &flight, new(counter).run)
 			require.Equal(t, idem.InFlightError{LeaseLeft: left, Attempt: 1}, *flight)
 			r.clock.Advance(map[bool]time.Duration{true: 9 * time.Second, false: 3 * time.Second}[left > 3*time.Second])
 			if left == 0 {
 				r.clock.Advance(time.Millisecond)
 			}
 		}
-		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-		require.NoError(t, err, "a millisecond past lease and margin it is taken over")
+		must(t, r, key, new(counter).run) // a millisecond past lease and margin it is taken over
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -84,7 +83,8 @@ type bankRig struct {
 func newBankRig(t *testing.T) *bankRig {
 	mem := memstore.New()
 	l := &ledger{Store: mem}
-	r := &rig{mem: mem, faults: idemtest.NewFaults(l), clock: new(idemtest.Clock), events: new(events)}
+	r := &rig{mem: mem, faults: idemtest.NewFaults(l), clock: new(idemtest.Clock), events: new(events),
+		c: new(counter), e: new(effects)}
 	var err error
 	r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now, Observer: r.events.observer})
 	require.NoError(t, err)
@@ -138,8 +138,8 @@ func TestUnitCommitsWithAResultAlone(t *testing.T) {
 	}
 }
 
-// What is lost of a commit, of what fences it and of the read after that, in both modes. A caller who
-// is told that nothing was committed is told the truth for ever.
+// Requests or replies are lost of a commit, of its fence and of the read after that, in both modes. The
+// answer that nothing was committed stays true for ever.
 func TestCommitInDoubt(t *testing.T) {
 	lost, reply := idemtest.LoseRequest, idemtest.LoseReply
 	for _, tc := range []struct {
@@ -326,279 +326,8 @@ func TestNoStepsInAtomicMode(t *testing.T) {
 	mistaken(t, err, "idem.Reserved")
 }
 
-// A refused unit is the handler's error, by the rules for every error.
-func TestRefusedUnit(t *testing.T) {
-	says := func(c idem.Class) func(context.Context, any, error) idem.Class {
-		return func(_ context.Context, v any, err error) idem.Class {
-			if err == nil {
-				return idem.ClassDefault
-			}
-			if v != "paid" {
-				panic("the rule gets what the handler returned")
-			}
-			return c
-		}
-	}
-	for _, tc := range []struct {
-		name     string
-		refuse   error
-		classify func(context.Context, any, error) idem.Class
-		safe     idem.State
-		unsafe   idem.State
-	}{
-		{"plain", errPlain, nil, idem.Released, idem.Unknown},
-		{"permanent", idem.Permanent(errPlain), nil, idem.Failed, idem.Failed},
-		{"not executed", idem.NotExecuted(errPlain), nil, idem.Released, idem.Released},
-		{"hook: failed", errPlain, says(idem.ClassFailed), idem.Failed, idem.Failed},
-		{"hook: completed", errPlain, says(idem.ClassCompleted), idem.Failed, idem.Failed},
-	} {
-		for _, op := range append(both, atomically) {
-			for _, ambiguous := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s %d/ambiguous %v", tc.name, op.Name, op.Mode, ambiguous), func(t *testing.T) {
-					r := newBankRig(t)
-					op.Classify = tc.classify
-					key, want := op.Key("t", "k"), under(op, tc.safe, tc.unsafe)
-					if op.Mode == idem.Atomic && want == idem.Released && !ambiguous {
-						want = idem.Absent // nothing is written, and nothing need be fenced
-					}
-					res, err := idem.Run(t.Context(), r.engine, key,
-						1, pay(effect{n: 1, refuse: tc.refuse, ambiguous: ambiguous}, nil))
-					require.Same(t, errPlain, err)
-					require.Equal(t, want, res.Outcome.RecordState)
-					require.Equal(t, want, r.state(t, key))
-					require.NotEmpty(t, res.Outcome.AttemptState)
-					require.Equal(t, 1, res.Outcome.Attempt, "it is the caller's own")
-					require.NotContains(t, r.events.take(), "outcome_queued")
-
-					_, err = idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-					switch want {
-					case idem.Failed:
-						require.ErrorAs(t, err, new(*idem.RecordedError))
-						require.Zero(t, r.ledger.sum())
-					case idem.Unknown:
-						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-					default:
-						require.NoError(t, err)
-						require.Equal(t, 1, r.ledger.sum())
-					}
-				})
-			}
-		}
-	}
-}
-
-// A store that cannot commit such writes says so, and nothing is written.
-func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
-	for _, op := range []idem.Operation{safe, atomically} {
-		r := newRig(t, nil)
-		refused(t, r, op.Key("t", "k"), errors.ErrUnsupported, pay(effect{n: 1}, nil))
-		require.NotEqual(t, idem.Completed, r.state(t, op.Key("t", "k")))
-	}
-}
-
-// An operation that fails permanently because its unit was refused undoes its steps,
-// as one does whose handler says so.
-func TestRefusedUnitUndoesSteps(t *testing.T) {
-	for name, ambiguous := range map[string]bool{"definite": false, "in doubt": true} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newBankRig(t), safe.Key("t", "k")
-			var undone []string
-			handler := func(ambiguous bool) func(context.Context, int) (string, error) {
-				return func(ctx context.Context, n int) (string, error) {
-					_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 1", nil },
-						&idem.StepConfig[string]{Compensate: func(_ context.Context, seat string) error {
-							undone = append(undone, seat)
-							return nil
-						}})
-					if err != nil {
-						return "", err
-					}
-					return pay(effect{n: 1, refuse: idem.Permanent(errPlain), ambiguous: ambiguous}, nil)(ctx, n)
-				}
-			}
-			refused(t, r.rig, key, errPlain, handler(ambiguous))
-			if ambiguous {
-				require.Empty(t, undone, "the commit may still land")
-				require.Equal(t, idem.Released, r.state(t, key))
-				refused(t, r.rig, key, errPlain, handler(false))
-			}
-			require.Equal(t, []string{"seat 1"}, undone)
-			require.Equal(t, idem.Failed, r.state(t, key))
-		})
-	}
-}
-
-// A call may make an answer of the refusal: it is the outcome, without the unit, and
-// steps are undone as for every operation that did not go through.
-func TestRefusedUnitHasAnAnswer(t *testing.T) {
-	for _, op := range append(both, atomically) {
-		for _, ambiguous := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s %d/ambiguous %v", op.Name, op.Mode, ambiguous), func(t *testing.T) {
-				r, key := newBankRig(t), op.Key("t", "k")
-				undone := 0
-				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
-					if op.Mode == idem.Reserved && !ambiguous {
-						_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
-							&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undone++; return nil }})
-						require.NoError(t, err)
-					}
-					_, err := pay(effect{n: 1, refuse: errPlain, ambiguous: ambiguous}, nil)(ctx, 1)
-					require.NoError(t, err)
-					return idem.Answer{Body: []byte("paid"), OnRefused: func(reason error) idem.Answer {
-						require.Same(t, errPlain, reason)
-						return idem.Answer{Body: []byte("declined")}
-					}}
-				}}
-				out, err := r.engine.Execute(t.Context(), call)
-				require.NoError(t, err)
-				require.Equal(t, "declined", string(out.Body))
-				require.Equal(t, idem.Completed, out.RecordState)
-				if op.Mode == idem.Reserved && !ambiguous {
-					require.Equal(t, 1, undone)
-				}
-				again, err := r.engine.Execute(t.Context(), call)
-				require.NoError(t, err)
-				require.True(t, again.Replayed)
-				require.Equal(t, "declined", string(again.Body))
-				require.Zero(t, r.ledger.sum())
-			})
-		}
-	}
-}
-
-// A panic over a refusal ends the attempt as a panic of the handler does.
-func TestPanicOverARefusal(t *testing.T) {
-	for _, op := range append(both, atomically) {
-		r, key := newBankRig(t), op.Key("t", "k")
-		op.Classify = func(_ context.Context, _ any, err error) idem.Class {
-			if err != nil {
-				panic("boom")
-			}
-			return idem.ClassDefault
-		}
-		require.PanicsWithValue(t, "boom", func() {
-			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(effect{n: 1, refuse: errPlain}, nil))
-		})
-		want := under(op, idem.Released, idem.Unknown)
-		if op.Mode == idem.Atomic {
-			want = idem.Absent
-		}
-		require.Equal(t, want, r.state(t, key))
-	}
-}
-
-// A response that is a refusal is the outcome, and is to the rest what an error is:
-// nothing commits with it, and the steps are undone. A handler that wants it
-// otherwise says so.
-func TestRefusalDropsTheUnitAndUndoesTheSteps(t *testing.T) {
-	for name, tc := range map[string]struct {
-		says   func(context.Context)
-		class  idem.Class
-		total  int
-		undone int
-		cause  string
-	}{
-		"refusal":            {nil, idem.ClassFailed, 0, 1, "status 402"},
-		"said to be the end": {idem.SetCompleted, idem.ClassFailed, 30, 0, ""},
-		"the last word counts": {func(ctx context.Context) {
-			idem.SetNotExecuted(ctx)
-			idem.SetCompleted(ctx)
-		}, idem.ClassFailed, 30, 0, ""},
-		"success": {nil, idem.ClassCompleted, 30, 0, ""},
-	} {
-		for _, op := range both {
-			t.Run(name+"/"+op.Name, func(t *testing.T) {
-				r, e := newBankRig(t), new(effects)
-				key := op.Key("t", "k")
-				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
-					e.book(ctx, t, "reserve")
-					_, err := idem.UnitOf(ctx, func() idem.Unit { return &effect{n: 30} })
-					require.NoError(t, err)
-					if tc.says != nil {
-						tc.says(ctx)
-					}
-					return idem.Answer{Body: []byte("402"), Class: tc.class, Cause: errors.New("status 402")}
-				}}
-				for range 2 {
-					out, err := r.engine.Execute(t.Context(), call)
-					require.NoError(t, err)
-					require.Equal(t, "402", string(out.Body))
-					require.Equal(t, idem.Completed, r.state(t, key))
-					require.Equal(t, tc.total, r.ledger.sum())
-					require.Equal(t, tc.undone, e.ran("undo reserve"))
-				}
-			})
-		}
-	}
-}
-
-// Where undoing for a response was cut short, the steps tell the next attempt why.
-func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
-	var second error
-	call := func(cause error) idem.Call {
-		return idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
-			e.book(ctx, t, "reserve", errPlain)
-			if e.ran("undo reserve") > 0 {
-				_, second = idem.Step(ctx, "pay", e.step("pay"), nil)
-			}
-			return idem.Answer{Body: []byte("402"), Class: idem.ClassFailed, Cause: cause}
-		}}
-	}
-	_, err := r.engine.Execute(t.Context(), call(declinedError{}))
-	require.ErrorIs(t, err, errPlain)
-	require.ErrorIs(t, err, declinedError{})
-	require.Equal(t, idem.Released, r.state(t, key))
-	out, err := r.engine.Execute(t.Context(), call(nil))
-	require.NoError(t, err)
-	require.Equal(t, "402", string(out.Body), "it says the failure in its own words")
-	require.EqualError(t, second, "card declined")
-	require.Zero(t, e.ran("pay"))
-	require.Equal(t, idem.Completed, r.state(t, key))
-	require.Equal(t, 2, e.ran("undo reserve"))
-}
-
-// Once undoing has begun nothing commits, although a later attempt's handler
-// succeeds.
-func TestWhatIsBeingUndoneCommitsNothing(t *testing.T) {
-	for name, dies := range map[string]bool{"a compensation failed": false,
-		"the process died before the failure was written": true} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newBankRig(t), new(effects)
-			key := safe.Key("t", "k")
-			handler := func(refuse error, undo ...error) func(context.Context) (string, error) {
-				return func(ctx context.Context) (string, error) {
-					if _, err := idem.Step(ctx, "reserve", e.step("reserve"),
-						&idem.StepConfig[receiptOf]{Compensate: e.undo("reserve", undo...)}); err != nil {
-						return "", err
-					}
-					return pay(effect{n: 30, refuse: refuse}, nil)(ctx, 1)
-				}
-			}
-			if dies {
-				r.faults.Next(idemtest.Finish, idemtest.Pass)
-				r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-			}
-			undo := []error{errPlain}
-			if dies {
-				undo = nil
-			}
-			refused(t, r.rig, key, declinedError{}, steps(handler(idem.Permanent(declinedError{}), undo...)))
-			r.clock.Advance(2 * idem.DefaultLease)
-			other, err := idem.New(r.ledger, &idem.Options{Now: r.clock.Now})
-			require.NoError(t, err)
-			_, err = idem.Do(t.Context(), other, key, 1,
-				func(ctx context.Context, _ int) (string, error) { return handler(nil)(ctx) })
-			require.EqualError(t, err, "card declined")
-			require.Zero(t, r.ledger.sum())
-			require.Equal(t, idem.Failed, r.state(t, key))
-			require.Equal(t, len(undo)+1, e.ran("undo reserve"))
-		})
-	}
-}
-
 // A handler that aborts commits only what it asks for afterwards, steps or not.
-func TestUnitBesideAbort(t *testing.T) {
+func TestUnitOfAHandlerThatAborts(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after func(context.Context)
 		commits       bool

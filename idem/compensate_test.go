@@ -2,15 +2,10 @@ package idem_test
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -61,7 +56,7 @@ func TestCompensationsRunInReverse(t *testing.T) {
 		order = append(order, r.ID)
 		return nil
 	}
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+	refused(t, r, key, declinedError{}, steps(func(ctx context.Context) (string, error) {
 		for _, name := range []string{"flight", "hotel", "car"} {
 			_, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{Compensate: undo})
 			require.NoError(t, err)
@@ -71,8 +66,7 @@ func TestCompensationsRunInReverse(t *testing.T) {
 		_, err = idem.Step(ctx, "pay", e.step("pay", idem.Permanent(declinedError{})),
 			&idem.StepConfig[receiptOf]{Compensate: undo})
 		return "", idem.PermanentStep(err)
-	})
-	require.ErrorIs(t, err, declinedError{})
+	}))
 	require.Equal(t, []string{"car", "hotel", "flight"}, order)
 	require.Equal(t, idem.Failed, r.state(t, key))
 	require.Equal(t, "card declined", r.record(t, key).Failure.Message)
@@ -97,19 +91,17 @@ func TestWhatIsBeingUndoneFails(t *testing.T) {
 		"another failure": idem.Permanent(errPlain),
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
-			cutShort(t, r, e, key)
+			cutShort(t, r, r.e, key)
 			for range 2 {
-				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-					_, err := trip(e, then)(ctx)
+				err := refused(t, r, key, new(*idem.RecordedError), steps(func(ctx context.Context) (string, error) {
+					_, err := trip(r.e, then)(ctx)
 					require.Equal(t, then, err)
-					_, err = idem.Step(ctx, "new", e.step("new"), nil)
+					_, err = idem.Step(ctx, "new", r.e.step("new"), nil)
 					require.EqualError(t, err, "card declined", "nothing runs forward any more")
 					return "booked", then
-				})
-				require.ErrorAs(t, err, new(*idem.RecordedError))
+				}))
 				require.EqualError(t, err, "card declined", "live as on replay")
-				require.Equal(t, []int{1, 2, 1, 0}, e.all(append(tripUndone, "new")...))
+				require.Equal(t, []int{1, 2, 1, 0}, r.e.all(append(tripUndone, "new")...))
 				require.Equal(t, idem.Failed, r.state(t, key))
 				require.Equal(t, "declinedError", r.record(t, key).Failure.Type)
 			}
@@ -126,11 +118,10 @@ func TestUndoingWaitsForAnAttemptThatComesByAllSteps(t *testing.T) {
 	}{"plain": {errPlain, idem.Released}, "not executed": {idem.NotExecuted(errPlain), idem.Released},
 		"permanent": {idem.Permanent(errPlain), idem.Unknown}} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
-			cutShort(t, r, e, key)
+			cutShort(t, r, r.e, key)
 			refused(t, r, key, errPlain, steps(func(context.Context) (string, error) { return "", tc.end }))
 			require.Equal(t, tc.state, r.state(t, key))
-			require.Equal(t, []int{0, 1, 1}, e.all(tripUndone...))
+			require.Equal(t, []int{0, 1, 1}, r.e.all(tripUndone...))
 		})
 	}
 }
@@ -156,37 +147,12 @@ func TestCompensationThatFailsForGoodParks(t *testing.T) {
 	require.Equal(t, idem.Unknown, r.state(t, key))
 }
 
-// Handlers that fail with a response undo by hand.
-func TestAbort(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
-	out := must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-		_, err := trip(e, nil)(ctx)
-		require.NoError(t, err)
-		require.NoError(t, idem.Abort(ctx, declinedError{}))
-		require.NoError(t, idem.Abort(ctx, declinedError{}), "nothing is left to undo")
-		_, err = idem.Step(ctx, "new", e.step("new"), nil)
-		require.EqualError(t, err, "card declined")
-		return "402", nil
-	})
-	require.Equal(t, "402", out)
-	require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
-	require.Equal(t, idem.Completed, r.state(t, key))
-
-	require.ErrorAs(t, idem.Abort(t.Context(), errPlain), new(*idem.ConfigError))
-	must(t, r, safe.Key("t", "2"), func(ctx context.Context, _ int) (string, error) {
-		require.ErrorAs(t, idem.Abort(ctx, nil), new(*idem.ConfigError))
-		_, err := idem.Step(ctx, "s", func(ctx context.Context) (int, error) { return 0, idem.Abort(ctx, errPlain) }, nil)
-		require.ErrorAs(t, err, new(*idem.ConfigError))
-		return "", nil
-	})
-}
-
 // A compensation's token is its own, and the same each time.
 func TestCompensationToken(t *testing.T) {
 	r, e, key := stepsOn(t, safe)
 	tokens := map[string]int{}
 	for range 2 {
-		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		refused(t, r, key, nil, steps(func(ctx context.Context) (string, error) {
 			_, err := idem.Step(ctx, "pay", e.step("pay"),
 				&idem.StepConfig[receiptOf]{Compensate: func(ctx context.Context, _ receiptOf) error {
 					tokens[idem.Token(ctx)]++
@@ -195,8 +161,7 @@ func TestCompensationToken(t *testing.T) {
 				}})
 			require.NoError(t, err)
 			return "", idem.Permanent(declinedError{})
-		})
-		require.Error(t, err)
+		}))
 	}
 	require.Len(t, tokens, 1)
 }
@@ -208,24 +173,23 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 		"request lost": idemtest.LoseRequest} {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
 			bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-				e := new(effects)
 				r.faults.Always(fault, idemtest.RecordStep)
 				refused(t, r, key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
-					_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
+					_, err := idem.Step(ctx, "ship", r.e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 					require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
-					_, again := idem.Step(ctx, "more", e.step("more"), nil)
+					_, again := idem.Step(ctx, "more", r.e.step("more"), nil)
 					require.Equal(t, err, again)
 					return "pretends", nil
 				})
-				require.Zero(t, e.ran("more"))
+				require.Zero(t, r.e.ran("more"))
 				if semantics == idem.AtMostOnce {
-					require.Zero(t, e.ran("ship"))
+					require.Zero(t, r.e.ran("ship"))
 				}
 				require.Equal(t, idem.Released, r.state(t, key), "nothing runs that is not recorded as begun")
 				r.faults.Heal()
-				must(t, r, key, steps(e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: semantics})))
-				require.LessOrEqual(t, e.ran("ship"), 2-int(semantics))
+				must(t, r, key, steps(r.e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: semantics})))
+				require.LessOrEqual(t, r.e.ran("ship"), 2-int(semantics))
 			})
 		}
 	}
@@ -234,16 +198,14 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 // An attempt that was taken over finds out at its next step.
 func TestZombieStopsAtItsNextStep(t *testing.T) {
 	r, e, key := stepsOn(t, safe)
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+	must(t, r, key, steps(func(ctx context.Context) (string, error) {
 		r.clock.Advance(time.Hour)
-		_, err := doSteps(t, r.elsewhere(t), key, e.alone("ship", nil))
-		require.NoError(t, err)
-		_, err = idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
+		must(t, r.elsewhere(t), key, steps(e.alone("ship", nil)))
+		_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 		require.ErrorIs(t, err, idem.ErrLeaseLost)
 		require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 		return "zombie", nil
-	})
-	require.NoError(t, err, "its caller gets the recorded outcome")
+	})) // its caller gets the recorded outcome
 	require.Zero(t, e.ran("charge"))
 	require.Equal(t, 1, e.ran("ship"))
 }
@@ -253,16 +215,14 @@ func TestZombieStopsAtItsNextStep(t *testing.T) {
 func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		kill := time.Now().Add(10 * time.Second)
-		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
-			func(ctx context.Context, _ int) (int, error) {
-				_, err := idem.Step(ctx, "pay", func(context.Context) (int, error) {
-					time.Sleep(time.Until(kill) - 10*time.Millisecond) // ignores its context
-					require.Equal(t, idem.Unknown, r.state(t, key))
-					return 7, nil
-				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-				return 0, err
-			})
-		require.NoError(t, err)
+		must(t, r.in(idem.WithKillTime(t.Context(), kill)), key, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, "pay", func(context.Context) (int, error) {
+				time.Sleep(time.Until(kill) - 10*time.Millisecond) // ignores its context
+				require.Equal(t, idem.Unknown, r.state(t, key))
+				return 7, nil
+			}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			return 0, err
+		})
 		require.Equal(t, idem.Completed, r.state(t, key))
 	})
 }
@@ -270,9 +230,8 @@ func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
 // The renewal of a lease does not give a record with steps an expiry again.
 func TestHeartbeatKeepsStepsForGood(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
-		e := new(effects)
 		must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
+			_, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
 			require.NoError(t, err)
 			time.Sleep(idem.DefaultLease)
 			require.Zero(t, r.record(t, key).ExpiresAt)
@@ -297,389 +256,4 @@ func TestPanicInAStep(t *testing.T) {
 		})
 		require.Equal(t, want, r.state(t, key))
 	}
-}
-
-// inside runs a step whose function has begun when it returns. leave lets that end, and waits for the step.
-func (e *effects) inside(ctx context.Context, name string, c *idem.StepConfig[receiptOf]) (leave func() error) {
-	entered, left, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		_, err := idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
-			close(entered)
-			<-left
-			return e.step(name)(ctx)
-		}, c)
-		done <- err
-	}()
-	<-entered
-	return func() error {
-		close(left)
-		return <-done
-	}
-}
-
-// What runs beside an Abort is undone once it is done.
-func TestAStepBesideAnAbortIsUndone(t *testing.T) {
-	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-		r, e := newRig(t, nil), new(effects)
-		got := must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
-			leave := e.inside(ctx, "charge", &idem.StepConfig[receiptOf]{Semantics: semantics, Compensate: e.undo("charge")})
-			err := idem.Abort(ctx, declinedError{})
-			require.ErrorAs(t, err, new(*idem.StepInterruptedError))
-			require.ErrorContains(t, err, `step "charge": it still runs`)
-			require.NoError(t, leave())
-			_, err = idem.Step(ctx, "later", e.step("later"), nil)
-			require.EqualError(t, err, "card declined", "as after any other Abort")
-			return "402", nil
-		})
-		require.Equal(t, "402", got)
-		require.Equal(t, []int{1, 1, 0}, e.all("charge", "undo charge", "later"))
-	}
-}
-
-// An attempt that does not come by a step cannot undo it, and must not pretend so.
-func TestWhatAnAttemptDoesNotComeByParks(t *testing.T) {
-	for name, end := range map[string]func(context.Context) (string, error){
-		"a failure": func(context.Context) (string, error) { return "", idem.Permanent(declinedError{}) },
-		"an abort": func(ctx context.Context) (string, error) {
-			_ = idem.Abort(ctx, declinedError{})
-			return "402", nil
-		},
-	} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
-			errs(t, r, key, steps(trip(e, errPlain)))
-			_, err := doSteps(t, r, key, end)
-			require.ErrorContains(t, err, "cannot be undone")
-			require.Equal(t, idem.Unknown, r.state(t, key))
-			require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...))
-		})
-	}
-}
-
-// An Abort that came too late to undo anything is no end of the operation, whatever the
-// handler answers: the next attempt undoes it.
-func TestAnAbortWithoutTimeLeavesNoOutcome(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
-	deliver := func(ctx context.Context, stop func()) (string, error) {
-		return idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-			e.book(ctx, t, "charge")
-			stop()
-			_ = idem.Abort(ctx, declinedError{})
-			return "402", nil
-		})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	_, err := deliver(ctx, cancel)
-	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, idem.Released, r.state(t, key))
-
-	got, err := deliver(t.Context(), func() {})
-	require.NoError(t, err)
-	require.Equal(t, "402", got)
-	require.Equal(t, []int{1, 1}, e.all("charge", "undo charge"))
-}
-
-// Nothing is undone whose mark may be missing in the record: without it the next attempt
-// would take the step for done and complete over it.
-func TestNothingIsUndoneWithoutAMarkInTheRecord(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"request lost": idemtest.LoseRequest,
-		"reply lost": idemtest.LoseReply} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
-			pay := &idem.StepConfig[receiptOf]{Compensate: e.undo("charge")}
-			refused(t, r, key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
-				_, err := idem.Step(ctx, "charge", e.step("charge"), pay)
-				require.NoError(t, err)
-				r.faults.Next(idemtest.RecordStep, fault)
-				for range 2 { // the second one with the mark in mind
-					err = idem.Abort(context.WithoutCancel(ctx), declinedError{})
-					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-				}
-				return "", err
-			})
-			require.Zero(t, e.ran("undo charge"))
-			require.Equal(t, idem.Released, r.state(t, key))
-
-			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-				_, err := idem.Step(ctx, "charge", e.step("charge"), pay)
-				return "paid", err
-			})
-			if name == "request lost" {
-				require.NoError(t, err, "nothing was undone: it goes on")
-				require.Equal(t, []int{1, 0}, e.all("charge", "undo charge"))
-			} else {
-				require.EqualError(t, err, "card declined", "the mark has landed")
-				require.Equal(t, []int{1, 1}, e.all("charge", "undo charge"))
-			}
-		})
-	}
-}
-
-// A step that has a compensation and runs beside an Abort keeps the operation from being
-// undone: once that was marked, no later attempt would run the step again and learn what
-// it has to undo. Here it takes effect, and what it did is not recorded.
-func TestNothingIsUndoneBesideAStepWhoseOutcomeIsNotKnown(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
-	deliver := func(first bool) (string, error) {
-		return doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			e.book(ctx, t, "flight")
-			leave := e.inside(ctx, "hotel", &idem.StepConfig[receiptOf]{Compensate: e.undo("hotel")})
-			require.ErrorAs(t, idem.Abort(ctx, declinedError{}), new(*idem.StepInterruptedError))
-			require.Zero(t, e.ran("undo flight"))
-			if first {
-				r.faults.Next(idemtest.RecordStep, idemtest.LoseRequest)
-			}
-			require.Equal(t, first, leave() != nil)
-			return "402", nil
-		})
-	}
-	_, err := deliver(true)
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-	require.Equal(t, idem.Released, r.state(t, key))
-	got, err := deliver(false)
-	require.NoError(t, err)
-	require.Equal(t, "402", got)
-	require.Equal(t, []int{1, 2, 1, 1}, e.all("flight", "hotel", "undo flight", "undo hotel"))
-}
-
-// watched runs a function when it is first asked whether it has ended.
-type watched struct {
-	context.Context
-	asked func()
-}
-
-func (w *watched) Err() error {
-	if asked := w.asked; asked != nil {
-		w.asked = nil
-		asked()
-	}
-	return w.Context.Err()
-}
-
-// An Abort in the middle of a step's beginning is before it or after it: a step that was
-// not seen to run does not run.
-func TestAStepThatIsAboutToRunIsRefusedByAnAbort(t *testing.T) {
-	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-		r, e := newRig(t, nil), new(effects)
-		got := must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
-			e.book(ctx, t, "flight")
-			begins := &watched{ctx, func() { require.NoError(t, idem.Abort(ctx, declinedError{})) }}
-			_, err := idem.Step(begins, "hotel", e.step("hotel"), &idem.StepConfig[receiptOf]{Semantics: semantics})
-			require.EqualError(t, err, "card declined")
-			return "402", nil
-		})
-		require.Equal(t, "402", got)
-		require.Equal(t, []int{1, 0, 1}, e.all("flight", "hotel", "undo flight"))
-	}
-}
-
-// An Abort waits for another one, as long as its context does. A compensation that calls
-// Abort waits for itself.
-func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
-		e := new(effects)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		key := safe.Key("t", "k")
-		_, err := idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{
-				Compensate: func(undo context.Context, _ receiptOf) error {
-					require.ErrorAs(t, idem.Abort(undo, errPlain), new(*idem.ConfigError))
-					return idem.Abort(ctx, errPlain) // the handler's own context
-				},
-			})
-			require.NoError(t, err)
-			return "", idem.Abort(ctx, declinedError{})
-		})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "a compensation must not call Abort")
-		require.Equal(t, idem.Released, r.state(t, key))
-	})
-}
-
-// Those that abort side by side undo once, and all know when it is done, beside the clock's
-// goroutines. After the handler's end there is nothing to abort.
-func TestTwoAbortsSideBySideUndoOnce(t *testing.T) {
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		e := new(effects)
-		var escaped context.Context
-		must(t, r.inLambda(), key, func(ctx context.Context, _ int) (string, error) {
-			escaped = ctx
-			_, err := trip(e, nil)(ctx)
-			require.NoError(t, err)
-			var wg sync.WaitGroup
-			for range 8 {
-				wg.Go(func() {
-					assert.NoError(t, idem.Abort(ctx, declinedError{}))
-					assert.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
-				})
-			}
-			wg.Wait()
-			return "402", nil
-		})
-		mistaken(t, idem.Abort(escaped, errPlain), "has returned")
-	})
-}
-
-// What could not be undone needs somebody to look, whatever the handler answers.
-func TestNothingExecutedIsNoAnswerToAnAbortThatCouldNotUndo(t *testing.T) {
-	for _, op := range both {
-		for name, handler := range map[string]func(ctx context.Context, e *effects) (string, error){
-			"an error": func(ctx context.Context, e *effects) (string, error) {
-				return "", idem.NotExecuted(idem.Abort(ctx, declinedError{}))
-			},
-			"a response": func(ctx context.Context, e *effects) (string, error) {
-				_ = idem.Abort(ctx, declinedError{})
-				idem.SetNotExecuted(ctx)
-				return "402", nil
-			},
-		} {
-			testOn(t, op.Name+" "+name, op, func(t *testing.T, r *rig, key idem.Key) {
-				e := new(effects)
-				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-					e.book(ctx, t, "charge", idem.Permanent(errPlain))
-					return handler(ctx, e)
-				})
-				require.Equal(t, name == "an error", err != nil)
-				require.Equal(t, idem.Unknown, r.state(t, key))
-			})
-		}
-	}
-}
-
-// A retry that an Abort refuses is no outcome of the step: where nothing was undone, the
-// next attempt goes forward.
-func TestARetryThatIsRefusedIsNoOutcomeOfItsStep(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
-	deliver := func(aborts bool) error {
-		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			inside, goOn := make(chan struct{}), make(chan struct{})
-			var wg sync.WaitGroup
-			var sErr error
-			charge := e.step("charge")
-			wg.Go(func() {
-				_, sErr = idem.Step(ctx, "charge", func(ctx context.Context) (receiptOf, error) {
-					if !aborts {
-						return charge(ctx)
-					}
-					close(inside)
-					<-goOn
-					return receiptOf{}, idem.NotExecuted(errPlain)
-				}, &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Retry: idem.Retry{MaxTries: 2}})
-			})
-			if aborts {
-				<-inside
-				require.ErrorAs(t, idem.Abort(ctx, declinedError{}), new(*idem.StepInterruptedError))
-				close(goOn)
-			}
-			wg.Wait()
-			return "paid", sErr
-		})
-		return err
-	}
-	require.EqualError(t, deliver(true), "card declined")
-	require.Equal(t, idem.Released, r.state(t, key))
-	require.True(t, r.record(t, key).Steps["charge"].NotExecuted)
-	require.NoError(t, deliver(false))
-	require.Equal(t, 1, e.ran("charge"))
-}
-
-// Attempts whose steps run side by side, beside calls of Abort, over a store that loses
-// requests and replies: once the operation has failed, all that took effect was undone, and
-// once it has succeeded nothing was.
-func TestWhateverIsLostWhatTookEffectCountsOrIsUndone(t *testing.T) {
-	ends := map[idem.State]int{}
-	for seed := range uint64(1000) {
-		synctest.Test(t, func(t *testing.T) {
-			x := &abortable{rig: newRig(t, nil), rand: rand.New(rand.NewPCG(seed, 1))}
-			key := []idem.Operation{safe, unsafe}[x.n(2)].Key("t", "k")
-			for i := range x.semantics {
-				x.semantics[i] = idem.StepSemantics(x.n(3) / 2)
-			}
-			for attempt := 0; ; attempt++ {
-				x.fail(attempt)
-				got, err := doSteps(t, x.rig, key, func(ctx context.Context) (string, error) { return x.run(ctx, attempt > 0) })
-				x.faults.Heal()
-				require.NoError(t, x.engine.Flush(t.Context()))
-				switch s := x.state(t, key); s {
-				case idem.Unknown: // somebody must look
-					ends[s]++
-					return
-				case idem.Completed, idem.Failed:
-					ends[s]++
-					for i := range x.semantics {
-						name := string(rune('a' + i))
-						if paid := err == nil && got == "paid"; paid {
-							require.Zero(t, x.ran("undo "+name), "seed %d: paid over %v", seed, x.runs)
-						} else if x.ran(name) > 0 {
-							require.NotZero(t, x.ran("undo "+name), "seed %d: %s after %v", seed, s, x.runs)
-						}
-					}
-					return
-				}
-			}
-		})
-	}
-	require.Len(t, ends, 3, "all ends were reached")
-}
-
-// abortable is one operation with random steps and ends.
-type abortable struct {
-	*rig
-	effects
-	rand      *rand.Rand // the handler's own goroutine draws
-	semantics [3]idem.StepSemantics
-}
-
-func (x *abortable) n(n int) int { return x.rand.IntN(n) }
-
-func pause(r *rand.Rand) { time.Sleep(time.Duration(1+r.IntN(20)) * time.Millisecond) }
-
-// fail has calls to the store fail, in the first attempts.
-func (x *abortable) fail(attempt int) {
-	if x.n(2) == 0 {
-		x.faults.Next(idemtest.Acquire, []idemtest.Fault{idemtest.Refuse, idemtest.LoseReply}[x.n(2)]) // some fail open
-	}
-	for range x.n(max(4-attempt, 1)) {
-		faults := make([]idemtest.Fault, x.n(4), 5)
-		for i := range faults {
-			faults[i] = idemtest.Pass
-		}
-		faults = append(faults, []idemtest.Fault{idemtest.LoseReply, idemtest.LoseRequest, idemtest.Refuse}[x.n(3)])
-		x.faults.Next([]idemtest.Method{idemtest.RecordStep, idemtest.RecordStep, idemtest.Finish,
-			idemtest.StepResult}[x.n(4)], faults...)
-	}
-}
-
-// run is the handler. It aborts, but may find in a later attempt that it can go on.
-func (x *abortable) run(ctx context.Context, later bool) (string, error) {
-	var all sync.WaitGroup
-	var errs [3]error
-	for i, semantics := range x.semantics {
-		name, own := string(rune('a'+i)), rand.New(rand.NewPCG(x.rand.Uint64(), 1))
-		all.Go(func() {
-			_, errs[i] = idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
-				pause(own)
-				if semantics == idem.AtMostOnce && own.IntN(3) == 0 {
-					return receiptOf{}, idem.NotExecuted(errPlain)
-				}
-				return x.step(name)(ctx)
-			}, &idem.StepConfig[receiptOf]{Semantics: semantics, Retry: idem.Retry{MaxTries: 2}, Compensate: x.undo(name)})
-		})
-	}
-	if later && x.n(2) == 0 {
-		all.Wait()
-		return "paid", errors.Join(errs[:]...)
-	}
-	abort := ctx
-	if x.n(3) == 0 {
-		abort = context.WithoutCancel(ctx)
-	}
-	for range x.n(3) {
-		pause(x.rand)
-		_ = idem.Abort(abort, declinedError{})
-	}
-	all.Wait()
-	_ = idem.Abort(abort, declinedError{})
-	return "402", []error{nil, nil, errPlain, idem.Permanent(errPlain), idem.NotExecuted(errPlain)}[x.n(5)]
 }

@@ -247,8 +247,7 @@ func TestReplayHonoursItsCallersDeadline(t *testing.T) {
 		cancel()
 		return idemtest.BlackHole(ctx, c)
 	})
-	_, err := idem.Do(ctx, r.engine, key, 1, new(counter).run)
-	require.ErrorIs(t, err, context.Canceled)
+	err := refused(t, r.in(ctx), key, context.Canceled, new(counter).run)
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Equal(t, "store_unavailable", fmt.Sprint(r.events.take()[2]))
 }
@@ -340,9 +339,7 @@ func TestAReplayIsOfTheRecordThatWasRead(t *testing.T) {
 	old := r.record(t, key)
 	r.faults.Next(idemtest.Result, func(context.Context, *idemtest.Call) error {
 		r.clock.Advance(2 * idem.DefaultRetention)
-		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key,
-			1, func(context.Context, int) (int, error) { return 99, nil })
-		require.NoError(t, err)
+		must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 99, nil })
 		return protocol.ErrRecordUnreadable
 	})
 	out, err := r.engine.Replay(t.Context(), old)

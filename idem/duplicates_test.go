@@ -159,7 +159,7 @@ func TestWaiterTellsTheLatestLease(t *testing.T) {
 	})
 }
 
-// whileRunning calls fn from beside a handler of the key, which then returns 1.
+// whileRunning calls fn while a handler of the key runs, which then returns 1.
 func whileRunning(t *testing.T, r *rig, key idem.Key, fn func()) (int, error) {
 	t.Helper()
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -179,26 +179,24 @@ func whileRunning(t *testing.T, r *rig, key idem.Key, fn func()) (int, error) {
 func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 	for _, op := range both {
 		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
 			_, err := whileRunning(t, r, key, func() {
 				time.Sleep(5*time.Minute + time.Second) // its lease has been renewed
 				r.clock.Advance(time.Second)
-				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
+				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, r.c.run)
 				var told, would *idem.InFlightError
 				require.ErrorAs(t, err, &would)
 				r.events.take()
 				r.faults.Reset()
 				for range 64 {
-					_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-					require.ErrorAs(t, err, &told)
+					refused(t, r, key, &told, r.c.run)
 					require.Equal(t, would, told)
 				}
 				require.Empty(t, r.faults.Calls())
 				require.Len(t, r.events.take(), 64, "in_flight each")
 			})
 			require.NoError(t, err)
-			require.Zero(t, c.count())
-			require.Equal(t, 1, must(t, r, key, c.run))
+			require.Zero(t, r.c.count())
+			require.Equal(t, 1, must(t, r, key, r.c.run))
 		})
 	}
 }
@@ -267,8 +265,7 @@ func TestStoreIsAskedWhereTheClaimIsNotCertain(t *testing.T) {
 				time.Sleep(idem.DefaultLease)
 				r.clock.Advance(-time.Hour)
 				r.faults.Reset()
-				_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-				require.NoError(t, err, "it is completed")
+				must(t, r, key, fails(errPlain)) // it is completed
 				require.NotEmpty(t, r.faults.Calls())
 			})
 		},

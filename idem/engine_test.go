@@ -37,7 +37,10 @@ type rig struct {
 	clock  *idemtest.Clock
 	engine *idem.Engine
 	events *events
+	c      *counter // a handler
+	e      *effects // of steps
 	frozen bool
+	ctx    context.Context // of calls; nil for the test's
 }
 
 func newRig(t *testing.T, o *idem.Options) *rig {
@@ -52,7 +55,8 @@ func newRigOver(t *testing.T, mem *memstore.Store, o *idem.Options) *rig {
 
 func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.Options) *rig {
 	t.Helper()
-	r := &rig{mem: mem, faults: idemtest.NewFaults(mem), clock: cmp.Or(clock, new(idemtest.Clock)), events: new(events)}
+	r := &rig{mem: mem, faults: idemtest.NewFaults(mem), clock: cmp.Or(clock, new(idemtest.Clock)), events: new(events),
+		c: new(counter), e: new(effects)}
 	var opts idem.Options
 	if o != nil {
 		opts = *o
@@ -77,6 +81,14 @@ func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.
 	return r
 }
 
+// engineOver is an engine without a rig.
+func engineOver(t *testing.T, store idem.Store, o *idem.Options) *idem.Engine {
+	t.Helper()
+	e, err := idem.New(store, o)
+	require.NoError(t, err)
+	return e
+}
+
 // rigOn is a rig, and the key of the operation that the test is about.
 func rigOn(t *testing.T, op idem.Operation) (*rig, idem.Key) {
 	t.Helper()
@@ -86,13 +98,15 @@ func rigOn(t *testing.T, op idem.Operation) (*rig, idem.Key) {
 // countedOn is rigOn with a handler that counts its runs.
 func countedOn(t *testing.T, op idem.Operation) (*rig, *counter, idem.Key) {
 	t.Helper()
-	return newRig(t, nil), new(counter), op.Key("t", "k")
+	r := newRig(t, nil)
+	return r, r.c, op.Key("t", "k")
 }
 
 // stepsOn is rigOn with steps that count theirs.
 func stepsOn(t *testing.T, op idem.Operation) (*rig, *effects, idem.Key) {
 	t.Helper()
-	return newRig(t, nil), new(effects), op.Key("t", "k")
+	r := newRig(t, nil)
+	return r, r.e, op.Key("t", "k")
 }
 
 // newCircuitRig is a rig by the process's clock: its store has a circuit.
@@ -109,11 +123,18 @@ func (r *rig) inLambda() *rig {
 	return &frozen
 }
 
+// in is the same process, whose calls have this context.
+func (r *rig) in(ctx context.Context) *rig {
+	inside := *r
+	inside.ctx = ctx
+	return &inside
+}
+
 func (r *rig) context(t *testing.T) context.Context {
 	if r.frozen {
 		return inLambda(t.Context())
 	}
-	return t.Context()
+	return cmp.Or(r.ctx, t.Context())
 }
 
 type handler[Out any] = func(context.Context, int) (Out, error)
@@ -132,11 +153,19 @@ func mustRun[Out any](t *testing.T, r *rig, key idem.Key, fn handler[Out]) idem.
 	return res
 }
 
-// refused calls the key's operation, which gets the error.
-func refused[Out any](t *testing.T, r *rig, key idem.Key, want error, fn handler[Out]) error {
+// refused calls the key's operation, which gets the error, or one of the type that want points to; nil
+// stands for any.
+func refused[Out any](t *testing.T, r *rig, key idem.Key, want any, fn handler[Out]) error {
 	t.Helper()
 	_, err := idem.Do(r.context(t), r.engine, key, 1, fn)
-	require.ErrorIs(t, err, want)
+	require.Error(t, err)
+	switch want := want.(type) {
+	case nil:
+	case error:
+		require.ErrorIs(t, err, want)
+	default: // a pointer to an error's type
+		require.ErrorAs(t, err, want)
+	}
 	return err
 }
 
@@ -314,23 +343,20 @@ func TestDeadlinesGoByTheProcessClock(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			key := safe.Key("t", "deadline")
-			_, err := idem.Do(ctx, r.engine, key, 1, new(counter).run)
-			require.NoError(t, err)
+			must(t, r.in(ctx), key, new(counter).run)
 
 			key = safe.Key("t", "kill time")
 			kill := time.Now().Add(10 * time.Second)
-			_, err = idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
-				func(ctx context.Context, _ int) (int, error) {
-					info, _ := idem.InfoOf(ctx)
-					require.WithinDuration(t, kill.Add(ahead), info.LeaseUntil, time.Millisecond)
-					end, ok := ctx.Deadline()
-					require.True(t, ok)
-					require.WithinDuration(t, kill.Add(-time.Second), end, time.Millisecond)
-					return 0, nil
-				})
-			require.NoError(t, err)
+			must(t, r.in(idem.WithKillTime(t.Context(), kill)), key, func(ctx context.Context, _ int) (int, error) {
+				info, _ := idem.InfoOf(ctx)
+				require.WithinDuration(t, kill.Add(ahead), info.LeaseUntil, time.Millisecond)
+				end, ok := ctx.Deadline()
+				require.True(t, ok)
+				require.WithinDuration(t, kill.Add(-time.Second), end, time.Millisecond)
+				return 0, nil
+			})
 
-			_, err = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine,
+			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine,
 				safe.Key("t", "too late"), 1, new(counter).run)
 			require.ErrorIs(t, err, idem.ErrOutOfTime)
 		})
@@ -370,13 +396,12 @@ func TestNewReportsMistakes(t *testing.T) {
 }
 
 func TestCallsReportMistakes(t *testing.T) {
-	e, err := idem.New(memstore.New(), nil)
-	require.NoError(t, err)
+	e := engineOver(t, memstore.New(), nil)
 	fine := safe.Key("t", "k")
 	never := func(context.Context, int) (int, error) { panic("must not run") }
 	var config *idem.ConfigError
 
-	_, err = idem.Do(t.Context(), nil, fine, 1, never)
+	_, err := idem.Do(t.Context(), nil, fine, 1, never)
 	require.ErrorAs(t, err, &config)
 	_, err = idem.Do[int, int](t.Context(), e, fine, 1, nil)
 	require.ErrorAs(t, err, &config)
@@ -404,7 +429,6 @@ func TestCallsReportMistakes(t *testing.T) {
 
 func TestEnginesClock(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.FixedZone("", 3600))
-	e, err := idem.New(newRig(t, nil).mem, &idem.Options{Now: func() time.Time { return at }})
-	require.NoError(t, err)
+	e := engineOver(t, newRig(t, nil).mem, &idem.Options{Now: func() time.Time { return at }})
 	require.Equal(t, at.UTC().Truncate(time.Millisecond), e.Now())
 }

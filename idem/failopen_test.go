@@ -58,10 +58,9 @@ func TestFailOpen(t *testing.T) {
 // Each call through an outage runs, and makes one notice of it.
 func TestFailOpenThroughAnOutage(t *testing.T) {
 	rigInBubble(t, func(t *testing.T, r *rig) {
-		c := new(counter)
 		r.faults.Always(idemtest.Refuse)
 		for range 3 {
-			must(t, r, failsOpen.Key("t", "k"), c.run)
+			must(t, r, failsOpen.Key("t", "k"), r.c.run)
 			n := 0
 			for _, e := range r.events.take() {
 				if e == "failed_open" {
@@ -70,7 +69,7 @@ func TestFailOpenThroughAnOutage(t *testing.T) {
 			}
 			require.Equal(t, 1, n)
 		}
-		require.Equal(t, 3, c.count())
+		require.Equal(t, 3, r.c.count())
 		errs(t, r, failsOpen.Key("t", "k"), fails(errPlain))
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
@@ -93,15 +92,14 @@ func TestTakeoverDoesNotFailOpen(t *testing.T) {
 func TestStepsOfACallThatFailsOpen(t *testing.T) {
 	for name, undo := range map[string]error{"undone": nil, "not undone": errPlain} {
 		testOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
 			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-			err := refused(t, r, key, declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), undo)))
+			err := refused(t, r, key, declinedError{}, steps(trip(r.e, idem.Permanent(declinedError{}), undo)))
 			want := []int{1, 1, 1}
 			if undo != nil {
 				want[0] = 0
 				require.ErrorContains(t, err, `compensation of step "hotel"`)
 			}
-			require.Equal(t, want, e.all(tripUndone...))
+			require.Equal(t, want, r.e.all(tripUndone...))
 			require.Zero(t, r.count(idemtest.RecordStep))
 		})
 	}
@@ -134,20 +132,18 @@ func TestAUnitOfACallThatFailsOpenIsNotCommitted(t *testing.T) {
 // it must not run again, since this process knows that it has run.
 func TestFailOpenDoesNotRepeatWhatWaitsToBeWritten(t *testing.T) {
 	rigInBubble(t, func(t *testing.T, r *rig) {
-		c := new(counter)
 		must(t, r.inLambda(), failsOpen.Key("t", "k"), func(ctx context.Context, n int) (int, error) {
 			r.faults.Always(idemtest.Refuse)
-			return c.run(ctx, n)
+			return r.c.run(ctx, n)
 		})
-		refused(t, r.inLambda(), failsOpen.Key("t", "k"), idem.ErrStoreUnavailable, c.run)
-		require.Equal(t, 1, c.count())
-		_, err := idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "other"), 1, c.run)
-		require.NoError(t, err, "other keys fail open as before")
+		refused(t, r.inLambda(), failsOpen.Key("t", "k"), idem.ErrStoreUnavailable, r.c.run)
+		require.Equal(t, 1, r.c.count())
+		must(t, r.inLambda(), failsOpen.Key("t", "other"), r.c.run) // other keys fail open as before
 
 		r.faults.Heal()
-		v := must(t, r.inLambda(), failsOpen.Key("t", "k"), c.run)
+		v := must(t, r.inLambda(), failsOpen.Key("t", "k"), r.c.run)
 		require.Equal(t, 1, v, "the outcome that was written first")
-		require.Equal(t, 2, c.count())
+		require.Equal(t, 2, r.c.count())
 	})
 }
 
@@ -228,12 +224,11 @@ func TestAWaiterTakesOverNothingThatItsProcessKnows(t *testing.T) {
 // While the background writes the outcome, a call waits for it.
 func TestACallWaitsForWhatIsJustBeingWritten(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
-		c := new(counter)
 		r.faults.Next(idemtest.Finish, idemtest.Refuse, slow(300*time.Millisecond, idemtest.Pass))
-		must(t, r, key, c.run)
+		must(t, r, key, r.c.run)
 		time.Sleep(100 * time.Millisecond) // the background has it in its hands
-		require.Equal(t, 1, must(t, r, key, c.run))
-		require.Equal(t, 1, c.count())
+		require.Equal(t, 1, must(t, r, key, r.c.run))
+		require.Equal(t, 1, r.c.count())
 	})
 }
 
@@ -247,11 +242,9 @@ func TestAStoreThatAnswersDoesNotFailOpen(t *testing.T) {
 		},
 	} {
 		testOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
 			r.faults.Always(fault)
-			_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-			require.Error(t, err)
-			require.Zero(t, c.count())
+			refused(t, r, key, nil, r.c.run)
+			require.Zero(t, r.c.count())
 			require.NotContains(t, r.events.take(), "failed_open")
 		})
 	}

@@ -740,7 +740,7 @@ func (w *twoProcesses) end(last *historyProcess, name, tenant, value string) {
 		}
 		for _, r := range w.starts[id] {
 			if !r.harmless && !r.recorded {
-				return // nobody knows
+				return // it is not known
 			}
 		}
 		if w.deaths {

@@ -228,14 +228,12 @@ func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	refused(t, r, key, idem.ErrStoreUnavailable, steps(handler(nil)))
 
 	// Another process completes the operation; the outcome expires, and TTL deletes it.
-	_, err := doSteps(t, r.elsewhere(t), key, handler(nil))
-	require.NoError(t, err)
+	must(t, r.elsewhere(t), key, steps(handler(nil)))
 	r.clock.Advance(5 * time.Minute)
 	r.mem.Delete(key.ID())
 	require.Error(t, held.Do(t.Context()))
 	require.Nil(t, r.record(t, key))
-	_, err = doSteps(t, r.elsewhere(t), key, handler(nil))
-	require.NoError(t, err)
+	must(t, r.elsewhere(t), key, steps(handler(nil)))
 	require.Equal(t, 2, e.ran("charge"), "once in each life")
 }
 
@@ -251,13 +249,12 @@ func leftExpired(t *testing.T, r *rig, key idem.Key) {
 func TestAnAtomicCommitOverWhatIsGoneReservesAnew(t *testing.T) {
 	r, key := rigOn(t, atomically)
 	leftExpired(t, r, key)
-	c := new(counter)
 	res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 		r.mem.Delete(key.ID())
-		return c.run(ctx, n)
+		return r.c.run(ctx, n)
 	})
 	require.True(t, res.Outcome.Executed)
-	require.Equal(t, 1, c.count())
+	require.Equal(t, 1, r.c.count())
 	require.Equal(t, 1, r.record(t, key).Attempt)
 }
 

@@ -188,10 +188,9 @@ func onlyKey(t *testing.T, m map[string]int) string {
 
 func tokenFor(t *testing.T, key idem.Key) string {
 	t.Helper()
-	tok, err := idem.Do(t.Context(), newRig(t, nil).engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+	tok := must(t, newRig(t, nil), key, func(ctx context.Context, _ int) (string, error) {
 		return idem.Token(ctx), nil
 	})
-	require.NoError(t, err)
 	return tok
 }
 
@@ -238,18 +237,16 @@ func TestInfo(t *testing.T) {
 		key := safe.Key("acme", "payment-1")
 		uncertainly(t, r, key)
 		kill := time.Now().Add(time.Minute).Truncate(time.Millisecond)
-		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
-			func(ctx context.Context, _ int) (int, error) {
-				info, ok := idem.InfoOf(ctx)
-				require.True(t, ok)
-				require.WithinDuration(t, kill, info.LeaseUntil, time.Millisecond)
-				info.LeaseUntil = time.Time{}
-				require.Equal(t, idem.Info{
-					ID: key.ID(), Tenant: "acme", Operation: "safe", Attempt: 2, Token: idem.Token(ctx),
-				}, info)
-				return 1, nil
-			})
-		require.NoError(t, err)
+		must(t, r.in(idem.WithKillTime(t.Context(), kill)), key, func(ctx context.Context, _ int) (int, error) {
+			info, ok := idem.InfoOf(ctx)
+			require.True(t, ok)
+			require.WithinDuration(t, kill, info.LeaseUntil, time.Millisecond)
+			info.LeaseUntil = time.Time{}
+			require.Equal(t, idem.Info{
+				ID: key.ID(), Tenant: "acme", Operation: "safe", Attempt: 2, Token: idem.Token(ctx),
+			}, info)
+			return 1, nil
+		})
 	})
 }
 

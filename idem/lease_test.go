@@ -59,13 +59,12 @@ func TestSlowRenewalCountsFromItsSending(t *testing.T) {
 			return err
 		})
 		r.faults.Always(idemtest.BlackHole, idemtest.Extend)
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		refused(t, r, key, nil, func(ctx context.Context, _ int) (int, error) {
 			<-ctx.Done()
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 			require.False(t, r.clock.Now().After(r.record(t, key).LeaseUntil))
 			return 0, ctx.Err()
 		})
-		require.Error(t, err)
 	})
 }
 
@@ -110,7 +109,7 @@ func TestFailingHeartbeat(t *testing.T) {
 			if tc.heal > 0 {
 				time.AfterFunc(tc.heal, r.faults.Heal)
 			}
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 				select {
 				case <-ctx.Done():
 					require.True(t, tc.lost)
@@ -122,8 +121,7 @@ func TestFailingHeartbeat(t *testing.T) {
 					require.False(t, tc.lost)
 				}
 				return 1, nil
-			})
-			require.NoError(t, err, "nobody else came: its outcome counts")
+			}) // nobody else came: its outcome counts
 			require.Equal(t, idem.Completed, r.state(t, key))
 			require.Equal(t, tc.lost, len(r.events.take()) == 3, "Claimed, LeaseLost, Completed")
 		})
@@ -279,7 +277,7 @@ func parkedByAnother(t *testing.T, r *rig, key idem.Key, handler func(ctx contex
 	})
 }
 
-// A parked attempt that still runs is not run beside: its lease says so. It stops once
+// While a parked attempt still runs no other one does: its lease says so. It stops once
 // its record was resolved.
 func TestAParkedAttemptRunsUntilItIsResolved(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
@@ -331,14 +329,14 @@ func shortened(t *testing.T, explicit bool) context.Context {
 }
 
 // A deadline that is not the kill time ends the handler's context, and not its claim:
-// while the handler runs nobody else does, and its outcome is recorded with all its
+// while the handler runs no other one does, and its outcome is recorded with all its
 // time.
 func TestAShortenedDeadlineKeepsTheClaim(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
 	for name, explicit := range map[string]bool{"Lambda's context": false, "a wrapper's": true} {
 		bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Next(idemtest.Finish, slow(time.Second, idemtest.Pass))
-			res, err := idem.Run(shortened(t, explicit), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			res := mustRun(t, r.in(shortened(t, explicit)), key, func(ctx context.Context, _ int) (int, error) {
 				lease := r.record(t, key).LeaseUntil
 				<-ctx.Done()
 				require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
@@ -349,7 +347,6 @@ func TestAShortenedDeadlineKeepsTheClaim(t *testing.T) {
 				}
 				return 1, nil
 			})
-			require.NoError(t, err)
 			require.False(t, res.Outcome.Queued)
 			require.Equal(t, idem.Completed, r.state(t, key))
 			require.LessOrEqual(t, r.count(idemtest.Extend), 12, "renewed as anywhere")
@@ -361,18 +358,17 @@ func TestAShortenedDeadlineKeepsTheClaim(t *testing.T) {
 func TestAHandlerThatEndsInTimeIsNotRenewed(t *testing.T) {
 	for _, op := range both {
 		rigInBubble(t, func(t *testing.T, r *rig) {
-			_, err := idem.Do(shortened(t, true), r.engine, op.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+			must(t, r.in(shortened(t, true)), op.Key("t", "k"), func(ctx context.Context, _ int) (int, error) {
 				<-ctx.Done()
 				return 1, nil
 			})
-			require.NoError(t, err)
 			time.Sleep(time.Hour)
 			require.Equal(t, []idemtest.Method{idemtest.Acquire, idemtest.Finish}, r.faults.Calls())
 		})
 	}
 }
 
-// What nobody takes over is parked, but for a repeatable attempt after an at-most-once step that ended
+// What no call takes over is parked, but for a repeatable attempt after an at-most-once step that ended
 // in time; parked or not, its lease says that it still runs.
 func TestAnOverrunThatIsParkedIsRenewed(t *testing.T) {
 	for _, tc := range []struct {
@@ -388,19 +384,17 @@ func TestAnOverrunThatIsParkedIsRenewed(t *testing.T) {
 	} {
 		bubbleOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Next(idemtest.Finish, tc.fault)
-			_, err := idem.Do(shortened(t, true), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			must(t, r.in(shortened(t, true)), key, func(ctx context.Context, _ int) (int, error) {
 				if tc.op.Repeat == idem.Repeatable {
 					_, err := idem.Step(ctx, "charge", one, onceOnly)
 					require.NoError(t, err)
 				}
 				time.Sleep(9 * time.Second)
-				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
-				require.Error(t, err)
+				refused(t, r.elsewhere(t), key, nil, new(counter).run)
 				require.Equal(t, tc.state, r.state(t, key))
 				require.True(t, r.record(t, key).LeaseUntil.After(r.clock.Now()))
 				return 1, nil
 			})
-			require.NoError(t, err)
 			require.Equal(t, 1, r.count(idemtest.Extend))
 			require.Equal(t, idem.Completed, r.state(t, key))
 			require.NotContains(t, r.events.take(), "lease_lost")
@@ -412,12 +406,11 @@ func TestAnOverrunThatIsParkedIsRenewed(t *testing.T) {
 func TestAnOverrunThatWasTakenOver(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Always(idemtest.Refuse, idemtest.Extend) // for longer than the margin
-		_, err := idem.Do(shortened(t, true), r.engine, key, 1, func(context.Context, int) (int, error) {
+		must(t, r.in(shortened(t, true)), key, func(context.Context, int) (int, error) {
 			time.Sleep(6 * time.Second)
 			require.Equal(t, 2, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil }))
 			return 0, errors.New("late")
-		})
-		require.NoError(t, err, "the other one's outcome")
+		}) // the other one's outcome
 		require.Equal(t, 2, r.record(t, key).Attempt)
 	})
 }
@@ -458,13 +451,12 @@ func TestNestedDeadlinesDoNotDrift(t *testing.T) {
 func TestTheLeaseLastsAsLongAsTheInvocation(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		kill := time.Now().Add(time.Minute + 300*time.Microsecond)
-		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(context.Context, int) (int, error) {
+		must(t, r.in(idem.WithKillTime(t.Context(), kill)), key, func(context.Context, int) (int, error) {
 			lease := r.record(t, key).LeaseUntil
 			require.False(t, lease.Before(kill))
 			require.Equal(t, lease, lease.Truncate(time.Millisecond))
 			return 1, nil
 		})
-		require.NoError(t, err)
 	})
 }
 
@@ -472,15 +464,13 @@ func TestAHandlerOnAManagedInstanceOutlivesItsTimeout(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances")
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(10*time.Second))
-		_, err := idem.Do(ctx, r.engine, key, 1, func(context.Context, int) (int, error) {
+		must(t, r.in(ctx), key, func(context.Context, int) (int, error) {
 			for range 10 {
 				time.Sleep(10 * time.Second)
-				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
-				require.ErrorIs(t, err, idem.ErrInFlight)
+				refused(t, r.elsewhere(t), key, idem.ErrInFlight, new(counter).run)
 			}
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, idem.Completed, r.state(t, key))
 	})
 }

@@ -88,7 +88,7 @@ func TestAnOperationIsParkedAfterItsLastAttempt(t *testing.T) {
 }
 
 // The attempt that is the last one parks the operation itself: a sweep finds it although
-// nobody asks again.
+// no caller asks again.
 func TestTheLastAttemptParksTheOperationItself(t *testing.T) {
 	a := &attempted{rig: newRig(t, nil), key: limited.Key("t", "k")}
 	for range 2 {
@@ -250,8 +250,7 @@ func TestAttemptsThatAskTooEarlyAreNotCounted(t *testing.T) {
 			})
 	}
 	for range 10 {
-		_, err := doSteps(t, r, key, ship)
-		require.ErrorAs(t, err, new(*idem.StepInterruptedError))
+		refused(t, r, key, new(*idem.StepInterruptedError), steps(ship))
 		require.Equal(t, idem.Released, r.state(t, key))
 		require.Equal(t, 1, r.record(t, key).Unsettled, "the attempt that died")
 		r.clock.Advance(time.Minute)

@@ -237,8 +237,7 @@ func TestNoticesOfALapsedClaim(t *testing.T) {
 func TestNoticesSayWhatHappened(t *testing.T) {
 	var got []notice.Notice
 	note := func(_ context.Context, n notice.Notice) { got = append(got, n) }
-	e, err := idem.New(memstore.New(), &idem.Options{Observer: note})
-	require.NoError(t, err)
+	e := engineOver(t, memstore.New(), &idem.Options{Observer: note})
 	key := unsafe.Key("acme", "k")
 	for range 2 {
 		_, _ = idem.Do(t.Context(), e, key, 1, fails(errPlain))
@@ -301,25 +300,19 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 	})
 }
 
-// observedBy runs what the observer is told of, and requires that all outcomes are recorded.
+// observedBy runs what the observer has notices of, and requires that all outcomes are recorded.
 func observedBy(t *testing.T, o idem.Observer) {
 	for _, op := range both {
-		r, c := newRig(t, nil), new(counter)
-		e, err := idem.New(r.faults, &idem.Options{Observer: o})
-		require.NoError(t, err)
+		r, c, key := countedOn(t, op)
+		r.engine = engineOver(t, r.faults, &idem.Options{Observer: o})
 		for range 2 {
-			got, err := idem.Do(t.Context(), e, op.Key("t", "k"), 1, c.run)
-			require.NoError(t, err)
-			require.Equal(t, 1, got)
+			require.Equal(t, 1, must(t, r, key, c.run))
 		}
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
-		_, err = idem.Do(t.Context(), e, op.Key("t", "queued"), 1, c.run)
-		require.NoError(t, err)
-		require.NoError(t, e.Flush(t.Context()))
+		must(t, r, op.Key("t", "queued"), c.run)
+		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, idem.Completed, r.state(t, op.Key("t", "queued")))
-		_, err = idem.Do(t.Context(), e, op.Key("t", "unencodable"), 1,
-			func(context.Context, int) (float64, error) { return math.Inf(1), nil })
-		require.NoError(t, err)
+		must(t, r, op.Key("t", "unencodable"), func(context.Context, int) (float64, error) { return math.Inf(1), nil })
 		require.Equal(t, idem.Completed, r.state(t, op.Key("t", "unencodable")))
 	}
 }
@@ -382,8 +375,7 @@ func TestTheLogWarnsOnceOfEachOperationInShadow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
-			e, err := idem.New(memstore.New(), &idem.Options{Observer: o})
-			require.NoError(t, err)
+			e := engineOver(t, memstore.New(), &idem.Options{Observer: o})
 			for _, call := range []string{"charge", "charge", "refund", "charge"} {
 				finished(t, &rig{engine: e}, idem.Operation{Name: call, Shadow: true}.Key("acme", "k"))
 			}
@@ -406,8 +398,7 @@ func TestNoErrorTakesTheResultToTheDefaultLog(t *testing.T) {
 	var out bytes.Buffer
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.NewJSONHandler(&out, nil)))
-	e, err := idem.New(memstore.New(), nil)
-	require.NoError(t, err)
+	e := engineOver(t, memstore.New(), nil)
 	type kept struct {
 		Text oneWay
 		As   string

@@ -434,7 +434,7 @@ func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
 	})
 }
 
-// A claim under which nothing ran costs nobody a result.
+// A claim under which nothing ran costs no caller a result.
 func TestWithdrawalsDropNoResults(t *testing.T) {
 	rigInBubble(t, func(t *testing.T, r *rig) {
 		idem.BoundQueue(r.engine, 12<<10)

@@ -125,7 +125,7 @@ type nilError struct{ text string }
 func (e *nilError) Error() string { return e.text }
 
 // Whatever goes wrong in the handler, in its error or in the hook goes on as it would without the
-// engine, and leaves an attempt whose end nobody knows, not one that is forgotten.
+// engine, and leaves an attempt whose end is unknown, not one that is forgotten.
 func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 	value := &struct{ int }{7}
 	for name, tc := range map[string]struct {
@@ -193,8 +193,7 @@ func TestClientDisconnects(t *testing.T) {
 					return tc.claim(ctx, c, leave)
 				})
 			}
-			_, err := idem.Do(ctx, r.engine, key, 1, fails(errPlain))
-			require.ErrorIs(t, err, tc.err, "nothing runs")
+			refused(t, r.in(ctx), key, tc.err, fails(errPlain)) // nothing runs
 			require.Equal(t, tc.claim == nil, len(r.faults.Calls()) == 0)
 			require.Equal(t, tc.state, r.state(t, key), "it is taken back")
 			require.True(t, tc.state == idem.Absent || !r.record(t, key).Uncertain)
@@ -202,12 +201,11 @@ func TestClientDisconnects(t *testing.T) {
 	}
 	testOn(t, "while the handler runs", unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		v, err := idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+		v := must(t, r.in(ctx), key, func(ctx context.Context, n int) (int, error) {
 			cancel(gone)
 			require.ErrorIs(t, context.Cause(ctx), gone, "the handler may know")
 			return n, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, 1, v)
 		require.Equal(t, idem.Completed, r.state(t, key))
 	})
@@ -227,8 +225,7 @@ func TestTimeLeft(t *testing.T) {
 		{"too little", 2600 * time.Millisecond, false, 1}, {"enough", 2700 * time.Millisecond, true, 0},
 	} {
 		bubbleOn(t, tc.name, op, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
-			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, key, 1, c.run)
+			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, key, 1, r.c.run)
 			if tc.ok {
 				require.NoError(t, err)
 				return
@@ -261,14 +258,12 @@ func TestTimeLeft(t *testing.T) {
 		}
 	})
 	bubbleOn(t, "what is recorded needs none of it", op, func(t *testing.T, r *rig, key idem.Key) {
-		c := new(counter)
-		must(t, r, key, c.run)
+		must(t, r, key, r.c.run)
 		for _, left := range []time.Duration{2600 * time.Millisecond, 100 * time.Millisecond} {
 			ctx := idem.WithKillTime(t.Context(), time.Now().Add(left))
-			v, err := idem.Do(ctx, r.engine, key, 1, c.run)
-			require.NoError(t, err)
+			v := must(t, r.in(ctx), key, r.c.run)
 			require.Equal(t, 1, v)
-			_, err = idem.Do(ctx, r.engine, key, 2, c.run)
+			_, err := idem.Do(ctx, r.engine, key, 2, r.c.run)
 			require.ErrorIs(t, err, idem.ErrKeyReused)
 		}
 	})
@@ -290,8 +285,7 @@ func TestTimeLeft(t *testing.T) {
 		}
 	})
 	testOn(t, "a kill time of zero is no kill time to ignore", op, func(t *testing.T, r *rig, key idem.Key) {
-		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Time{}), r.engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrOutOfTime)
+		refused(t, r.in(idem.WithKillTime(t.Context(), time.Time{})), key, idem.ErrOutOfTime, new(counter).run)
 	})
 	bubble(t, "the claim took too long", func(t *testing.T) {
 		r, c := newRig(t, &idem.Options{Guard: 3900 * time.Millisecond}), new(counter)

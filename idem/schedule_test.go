@@ -64,7 +64,7 @@ func TestScheduleOlderExtensionLandsLater(t *testing.T) {
 }
 
 // TTL deletes the record between the failed claim and the takeover: the call
-// reserves anew.
+// reserves again.
 func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
 	r, key := rigOn(t, safe)
 	killed(t, r, key)
@@ -198,24 +198,23 @@ func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
 // effect, so the question stays open.
 func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
 	rigInBubble(t, func(t *testing.T, r *rig) {
-		c := new(counter)
 		op := idem.Operation{Name: "changing", Repeat: idem.Repeatable}
 		key := op.Key("t", "k")
 		killed(t, r, key)
 		r.clock.Advance(time.Hour)
 		r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
 		r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
-		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
+		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, r.c.run)
 		require.Equal(t, 2, r.record(t, key).Attempt, "the takeover has landed")
 
 		r.clock.Advance(time.Hour)
 		strict := idem.Operation{Name: "changing"}
-		refused(t, r.elsewhere(t), strict.Key("t", "k"), idem.ErrOutcomeUnknown, c.run)
+		refused(t, r.elsewhere(t), strict.Key("t", "k"), idem.ErrOutcomeUnknown, r.c.run)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, idem.Unknown, r.state(t, key), "the question stays open")
 
-		refused(t, r, key, idem.ErrOutcomeUnknown, c.run)
-		require.Zero(t, c.count())
+		refused(t, r, key, idem.ErrOutcomeUnknown, r.c.run)
+		require.Zero(t, r.c.count())
 	})
 }
 

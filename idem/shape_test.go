@@ -255,8 +255,7 @@ func do[Out any](t *testing.T) error {
 // TestInvalidTextIsNotMadeEqual: encoding/json replaces invalid bytes, so that
 // two inputs could share a fingerprint.
 func TestInvalidTextIsNotMadeEqual(t *testing.T) {
-	engine, err := idem.New(memstore.New(), nil)
-	require.NoError(t, err)
+	engine := engineOver(t, memstore.New(), nil)
 	type nested struct {
 		Names map[string][]*string
 		Any   any

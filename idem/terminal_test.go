@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// noRoom is how a store fails that could not store a result beside its record.
+// noRoom is how a store fails that could not store a result next to its record.
 func noRoom(_ context.Context, c *idemtest.Call) error {
 	return &idem.StoreError{Op: string(c.Method), ResultNotStored: true, Err: errors.New("no part was taken")}
 }
@@ -78,8 +78,7 @@ func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
 			for _, lambda := range []bool{true, false} {
 				bubbleOn(t, fact+"/"+result, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 					r.faults.Next(idemtest.Finish, noRoom, first, second)
-					res, err := idem.Run(inside(t, lambda), r.engine, key, 1, text)
-					require.NoError(t, err)
+					res := mustRun(t, r.in(inside(t, lambda)), key, text)
 					require.Equal(t, "the result", res.Value)
 					if fact == "passes" {
 						require.Equal(t, idem.Completed, res.Outcome.RecordState)
@@ -243,13 +242,12 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 		"not executed":  {idemtest.Refuse, fails(idem.NotExecuted(errPlain)), false},
 	} {
 		bubbleOn(t, name, short, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
 			r.faults.Next(idemtest.Finish, tc.fault, idemtest.LoseRequest)
 			ended := time.Now()
 			_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, tc.handler)
 			time.Sleep(50 * time.Second)
 			if !tc.landed {
-				refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, c.run)
+				refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, r.c.run)
 			}
 			r.faults.Heal()
 			require.NoError(t, r.engine.Flush(t.Context()))
@@ -260,7 +258,7 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 			rec := r.record(t, key)
 			require.WithinDuration(t, want.Add(time.Minute), rec.ExpiresAt, time.Second)
 			require.WithinDuration(t, want, rec.UpdatedAt, time.Millisecond)
-			require.Zero(t, c.count())
+			require.Zero(t, r.c.count())
 		})
 	}
 }

@@ -94,14 +94,13 @@ func one(context.Context) (int, error) { return 1, nil }
 func dieInside(t *testing.T, r *rig, key idem.Key) {
 	h := r.elsewhere(t)
 	ctx, gone := context.WithCancel(inLambda(t.Context()))
-	_, err := idem.Do(ctx, h.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+	refused(t, h.in(ctx), key, nil, func(ctx context.Context, _ int) (int, error) {
 		return idem.Step(ctx, "charge", func(context.Context) (int, error) {
 			h.faults.Always(idemtest.LoseRequest, idemtest.RecordStep, idemtest.Finish)
 			gone()
 			return 1, nil
 		}, onceOnly)
 	})
-	require.Error(t, err)
 	require.Equal(t, idem.InProgress, r.state(t, key))
 	require.True(t, r.record(t, key).Interrupted())
 }
@@ -110,14 +109,13 @@ func dieInside(t *testing.T, r *rig, key idem.Key) {
 func dieBefore(t *testing.T, r *rig, key idem.Key) {
 	h := r.elsewhere(t)
 	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-	_, err := idem.Do(inLambda(t.Context()), h.engine, key, 1, new(counter).run)
-	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
+	refused(t, h.inLambda(), key, new(*idem.StepInterruptedError), new(counter).run)
 }
 
 // A watched claim is in the index from when it is taken until it ends, due when others may act on its
-// lapse. It carries no expiry: the table does not forget what nobody has looked at. The first
-// at-most-once step watches a claim that was not watched: nobody may call again for what its process
-// has left half done.
+// lapse. It carries no expiry: the table does not forget what no sweep has seen. The first
+// at-most-once step watches a claim that was not watched: perhaps no caller comes again for what its
+// process has left half done.
 func TestABeginMarkWatchesTheClaim(t *testing.T) {
 	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": errPlain,
 		"parked": errPlain}
@@ -245,8 +243,7 @@ func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 					require.Equal(t, rec.Open(), !rec.Due.IsZero(), "%+v", rec)
 					require.True(t, rec.Open() || !rec.Interrupted())
 					if tc.open && config == onceOnly {
-						_, err := idem.Do(t.Context(), r.engine, key, 1, handler)
-						require.Error(t, err)
+						refused(t, r, key, nil, handler)
 						require.Equal(t, idem.Unknown, r.state(t, key))
 						require.Zero(t, ran)
 						return

@@ -45,21 +45,20 @@ func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
 		for _, queued := range []bool{false, true} {
 			for _, op := range both {
 				bubbleOn(t, name, op, func(t *testing.T, r *rig, key idem.Key) {
-					c := new(counter)
 					if queued {
 						r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
 					}
 					before(t, r, key)
 					var claim *idemtest.Call
 					r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
-					refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
+					refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, r.c.run)
 					require.NoError(t, r.engine.Flush(t.Context()))
 					r.clock.Advance(15 * time.Minute) // as long as AWS accepts a signature
 					if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
 						r.mem.Delete(key.ID())
 					}
 					require.Error(t, claim.Do(t.Context()), "the delayed claim comes too late")
-					require.Equal(t, 1, must(t, r, key, c.run))
+					require.Equal(t, 1, must(t, r, key, r.c.run))
 				})
 			}
 		}
@@ -89,10 +88,7 @@ func TestParkingFromTheSideReleasesNoHandlerThatRuns(t *testing.T) {
 				}
 			}
 		}
-		e, err := idem.New(mem, &idem.Options{Now: now})
-		require.NoError(t, err)
-		other, err := idem.New(mem, nil)
-		require.NoError(t, err)
+		e, other := engineOver(t, mem, &idem.Options{Now: now}), engineOver(t, mem, nil)
 		key := idem.Operation{Name: "safe", Repeat: idem.Repeatable, MinTime: time.Millisecond}.Key("t", "k")
 		var others atomic.Int32
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second))
@@ -135,8 +131,7 @@ func inDoubt(t *testing.T, r *rig, key idem.Key, n int, lands func(i int) bool) 
 	}, idemtest.Acquire)
 	for range n {
 		calls.Go(func() {
-			_, err := idem.Do(context.Background(), r.engine, key, 1, fails(errPlain))
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			refused(t, r.in(context.Background()), key, idem.ErrStoreUnavailable, fails(errPlain))
 		})
 	}
 	calls.Wait()
@@ -287,8 +282,7 @@ func (unitless) Traits() protocol.Traits {
 
 // What a store cannot commit is refused before the handler runs, through all guards.
 func TestAStoreThatCommitsNoUnitsIsAskedFirst(t *testing.T) {
-	e, err := idem.New(unitless{memstore.New()}, nil)
-	require.NoError(t, err)
+	e := engineOver(t, unitless{memstore.New()}, nil)
 	t.Run("atomic mode", func(t *testing.T) {
 		op := idem.Operation{Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic}
 		ran := false
@@ -395,10 +389,8 @@ func TestFailingOpenIsReportedIfTheHandlerRuns(t *testing.T) {
 		r.faults.Next(idemtest.Withdraw, idemtest.BlackHole)
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 		defer cancel()
-		c := new(counter)
-		_, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
-		require.Error(t, err)
-		require.Zero(t, c.count())
+		refused(t, r.in(ctx), op.Key("t", "k"), nil, r.c.run)
+		require.Zero(t, r.c.count())
 		require.NotContains(t, r.events.take(), "failed_open")
 	})
 }

@@ -218,7 +218,7 @@ func TestStrangersNeverShareARecord(t *testing.T) {
 				for i, who := range []string{"one", "two"} {
 					want{status: 201, body: fmt.Sprintf("secret of %d", i+1), replay: true}.check(t, send(who))
 				}
-				// Reuse is told to its owner alone.
+				// Reuse is reported to its owner alone.
 				other := func(r *request) { r.body = `{"amount":1}` }
 				want{status: 422, code: idemhttp.CodeKeyReused}.check(t, send("one", other))
 				want{status: 201, body: "secret of 3"}.check(t, send("three", other))
@@ -227,7 +227,7 @@ func TestStrangersNeverShareARecord(t *testing.T) {
 	}
 }
 
-// Behind every gateway: accepted, followed, run by a worker, and told to its tenant alone.
+// Behind every gateway: accepted, followed, run by a worker, and shown to its tenant alone.
 func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 	statement := idem.Operation{Name: "statement"}
 	for name, entry := range entryPoints {
@@ -276,9 +276,9 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 			require.NoError(t, json.Unmarshal(waiting.Body, &state))
 			require.Equal(t, idemhttp.LaterState{State: idem.Pending, ID: done}, state)
 			work(nil)
-			told := follow("GET", done, "blue")
-			require.Equal(t, 200, told.Status)
-			require.Equal(t, "3", string(told.Body))
+			ended := follow("GET", done, "blue")
+			require.Equal(t, 200, ended.Status)
+			require.Equal(t, "3", string(ended.Body))
 			head := follow("HEAD", done, "blue")
 			require.Equal(t, 200, head.Status)
 			require.Empty(t, head.Body)
@@ -287,16 +287,16 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 			work(idem.Permanent(errors.New("no such account")))
 			require.Equal(t, 500, follow("GET", failed, "blue").Status)
 
-			gone := accept("key-number-three-of-three")
+			cancelled := accept("key-number-three-of-three")
 			require.Equal(t, 409, follow("DELETE", done, "blue").Status)
 			none := follow("GET", strings.Repeat("A", 64), "blue")
 			require.Equal(t, 404, none.Status)
-			for _, r := range []*idemhttp.Response{follow("DELETE", gone, "green"), follow("GET", gone, "green"),
+			for _, r := range []*idemhttp.Response{follow("DELETE", cancelled, "green"), follow("GET", cancelled, "green"),
 				follow("GET", "june", "blue")} {
 				require.Equal(t, none, r)
 			}
-			require.Equal(t, 204, follow("DELETE", gone, "blue").Status)
-			require.Equal(t, 409, follow("GET", gone, "blue").Status)
+			require.Equal(t, 204, follow("DELETE", cancelled, "blue").Status)
+			require.Equal(t, 409, follow("GET", cancelled, "blue").Status)
 		})
 	}
 }

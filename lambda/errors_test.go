@@ -166,7 +166,7 @@ func charging(after time.Duration) func(context.Context) error {
 	}
 }
 
-// What the runtime is told of an attempt that a step has stopped says what the next one gets,
+// What the runtime gets of an attempt that a step has stopped says what the next one gets,
 // whether its handler has passed the step's error on, hidden it, or returned none.
 func TestAttemptThatAStepHasStoppedHasItsErrorType(t *testing.T) {
 	own := errors.New("own")

@@ -280,7 +280,7 @@ func TestHandlerMayChangeItsHTTPEvent(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// The handler's own error reaches the runtime as it is, also beside a response, and a recorded
+// The handler's own error reaches the runtime as it is, also with a response, and a recorded
 // failure reports what the first one did.
 func TestErrorsReachTheRuntime(t *testing.T) {
 	own := errors.New("own")

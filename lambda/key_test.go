@@ -194,7 +194,7 @@ func TestSQSEnvelopes(t *testing.T) {
 		Records []struct{ Sns json.RawMessage }
 	}](t, "sns")
 	sns := string(notification.Records[0].Sns)
-	anew := func(body string, starts ...string) string {
+	changed := func(body string, starts ...string) string {
 		for _, start := range starts {
 			require.Contains(t, body, start)
 			body = strings.Replace(body, start, start+"x", 1)
@@ -213,7 +213,7 @@ func TestSQSEnvelopes(t *testing.T) {
 		reused            bool
 	}{
 		{
-			name: "SNS, signed anew", body: sns, again: anew(sns, `"Signature": "`, `"SigningCertUrl": "https://sns.`),
+			name: "SNS, signed again", body: sns, again: changed(sns, `"Signature": "`, `"SigningCertUrl": "https://sns.`),
 			key: SQSPointer(idem.SingleTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
 			// in a queue: …URL
 			sel: &fingerprint.Select{Without: []string{"/SignatureVersion", "/Signature", "/SigningCertUrl", "/UnsubscribeUrl"}},
@@ -230,14 +230,14 @@ func TestSQSEnvelopes(t *testing.T) {
 			key:   SQSPointer(idem.SingleTenant, "/detail/paymentId"), value: "pay_7Q2M9X4K", reused: true,
 		},
 		{
-			name: "S3, of another request", body: inBody("s3"), again: anew(inBody("s3"), `"x-amz-request-id": "`),
+			name: "S3, of another request", body: inBody("s3"), again: changed(inBody("s3"), `"x-amz-request-id": "`),
 			key:   byObject,
 			value: object,
 			sel:   &fingerprint.Select{Only: []string{"/Records/0/eventName", "/Records/0/s3/bucket", "/Records/0/s3/object"}},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var seen told
+			var seen reports
 			h := SQS(newEngine(t, memory()), fulfil, c.key, &SQSOptions{OnOutcome: seen.hook, Select: c.sel},
 				func(_ context.Context, in map[string]any) error {
 					require.NotEmpty(t, in)
@@ -258,6 +258,14 @@ func TestSQSEnvelopes(t *testing.T) {
 	}
 }
 
+// sending is what a producer sets for a key that can be sent.
+func sending(t *testing.T, op idem.Operation, tenant, value string) SQSAttributes {
+	t.Helper()
+	s, err := SQSAttributesFor(op, tenant, value)
+	require.NoError(t, err)
+	return s
+}
+
 // What the producer sets is what the consumer finds.
 func TestSQSSendingIsFound(t *testing.T) {
 	for _, c := range []struct {
@@ -269,8 +277,7 @@ func TestSQSSendingIsFound(t *testing.T) {
 		{"acme & söhne", "a/b c\té\U0001F600", SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
 		{strings.Repeat("t", 64), strings.Repeat("v", 1024), SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
 	} {
-		s, err := SQSAttributesFor(fulfil, c.tenant, c.value)
-		require.NoError(t, err)
+		s := sending(t, fulfil, c.tenant, c.value)
 		m := events.SQSMessage{MessageAttributes: map[string]events.SQSMessageAttribute{}}
 		for name, text := range s.Attributes {
 			// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
@@ -292,13 +299,10 @@ func TestSQSSendingTellsMessagesApart(t *testing.T) {
 	for _, op := range []idem.Operation{fulfil, refund} {
 		for _, tenant := range []string{idem.SingleTenant, "a", "b"} {
 			for _, value := range []string{"1", "2"} {
-				s, err := SQSAttributesFor(op, tenant, value)
-				require.NoError(t, err)
+				s := sending(t, op, tenant, value)
 				require.False(t, seen[s.DeduplicationID])
 				seen[s.DeduplicationID] = true
-				again, err := SQSAttributesFor(op, tenant, value)
-				require.NoError(t, err)
-				require.Equal(t, s, again)
+				require.Equal(t, s, sending(t, op, tenant, value))
 			}
 		}
 	}
@@ -313,19 +317,15 @@ func TestSQSSendingHasOneGroupForEachTenant(t *testing.T) {
 		"acme", "Acme", "acme ", "acme#fulfil", "söhne", "s%C3%B6hne", "\U0001F600", "*", "#", strings.Repeat("ü", 32),
 		"822b33ad87c148a0a20a5ba7cd5ebcaa68d36a18e7aad165554903f52ca82757", // the group of acme
 	} {
-		s, err := SQSAttributesFor(fulfil, tenant, "order-1")
-		require.NoError(t, err)
+		s := sending(t, fulfil, tenant, "order-1")
 		require.Regexp(t, `^[0-9a-f]{64}$`, s.GroupID)
 		require.NotContains(t, s.GroupID, tenant)
 		require.NotContains(t, seen, s.GroupID, tenant)
 		seen[s.GroupID] = tenant
-		other, err := SQSAttributesFor(idem.Operation{Name: "refund"}, tenant, "order-2")
-		require.NoError(t, err)
-		require.Equal(t, s.GroupID, other.GroupID)
+		require.Equal(t, s.GroupID, sending(t, idem.Operation{Name: "refund"}, tenant, "order-2").GroupID)
 	}
-	s, err := SQSAttributesFor(fulfil, idem.SingleTenant, "order-1")
-	require.NoError(t, err)
-	require.Empty(t, s.GroupID, "SQS takes each message without a group for a tenant's own")
+	require.Empty(t, sending(t, fulfil, idem.SingleTenant, "order-1").GroupID,
+		"SQS takes each message without a group for a tenant's own")
 }
 
 func TestSQSSendingRefusesWhatCannotBeSent(t *testing.T) {

@@ -156,7 +156,7 @@ func (brokenLog) Enabled(context.Context, slog.Level) bool { return true }
 
 func (brokenLog) Handle(context.Context, slog.Record) error { panic("log") }
 
-// A logger that panics costs its lines: the messages beside are worked on and acknowledged.
+// A logger that panics costs its lines: the other messages are worked on and acknowledged.
 func TestALoggerThatPanicsCostsNoMessage(t *testing.T) {
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)

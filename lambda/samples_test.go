@@ -299,7 +299,7 @@ func TestSQSSamples(t *testing.T) {
 		raw := sourceSample(t, sample)
 		for name, key := range keys {
 			t.Run(sample+" "+name, func(t *testing.T) {
-				var seen told
+				var seen reports
 				broken := ""
 				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key,
 					&SQSOptions{OnOutcome: seen.hook, Concurrency: 1},
@@ -376,7 +376,7 @@ func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[Reason]int
 	if json.Unmarshal(raw, &event) != nil {
 		return
 	}
-	var seen told
+	var seen reports
 	h := SQS(newEngine(t, memory()), fulfil, key, &SQSOptions{OnOutcome: seen.hook},
 		func(context.Context, payment) error { return nil })
 	res, err := h(t.Context(), event)

@@ -26,7 +26,7 @@ func inShadow(op idem.Operation) idem.Operation {
 	return op
 }
 
-// shadowEngine is an engine that says what it is told, a call a word.
+// shadowEngine is an engine that returns the kinds of its notices, a word a call.
 func shadowEngine(t *testing.T, store idem.Store) (*idem.Engine, func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -94,7 +94,7 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 		for what, fn := range handlers {
 			for which, key := range keys {
 				t.Run(where+"/"+what+"/"+which, func(t *testing.T) {
-					e, told := shadowEngine(t, store)
+					e, noticed := shadowEngine(t, store)
 					h := Wrap(e, inShadow(charge), key, fn)
 					plain := lambda.NewHandler(fn)
 					for i, payload := range payloads {
@@ -103,7 +103,7 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 						require.Equal(t, string(want), string(got), payload)
 						require.Equal(t, wantErr, gotErr, payload)
 						require.Equal(t, wantThrown, gotThrown, payload)
-						require.Len(t, told(), i+1, "one notice an event: %s", payload)
+						require.Len(t, noticed(), i+1, "one notice an event: %s", payload)
 					}
 				})
 			}
@@ -112,9 +112,9 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 }
 
 // A result that is a reader is read where aws-lambda-go does so. That the live mode refuses
-// its type is told.
+// its type is noticed.
 func TestWrapInShadowReadsAReader(t *testing.T) {
-	e, told := shadowEngine(t, memory())
+	e, noticed := shadowEngine(t, memory())
 	type both struct {
 		io.Reader
 		Text string
@@ -136,7 +136,7 @@ func TestWrapInShadowReadsAReader(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(got), name)
 	}
-	require.Equal(t, slices.Repeat([]string{"shadow_refused"}, 4), told())
+	require.Equal(t, slices.Repeat([]string{"shadow_refused"}, 4), noticed())
 }
 
 func invoked(h lambda.Handler, payload string) (body []byte, thrown any, err error) {
@@ -153,7 +153,7 @@ func TestGatewaysInShadowGiveTheHandlersOwn(t *testing.T) {
 		StatusCode: 201, Body: "\xff raw", Headers: map[string]string{}, MultiValueHeaders: map[string][]string{"X": nil},
 		Cookies: []string{"a=b"},
 	}
-	e, told := shadowEngine(t, memory())
+	e, noticed := shadowEngine(t, memory())
 	for i, c := range []struct {
 		res  events.APIGatewayV2HTTPResponse
 		err  error
@@ -183,8 +183,8 @@ func TestGatewaysInShadowGiveTheHandlersOwn(t *testing.T) {
 		res, err := h(t.Context(), r)
 		require.Equal(t, c.res, res)
 		require.True(t, c.err == err)
-		require.Equal(t, c.want, told()[i])
-		require.Len(t, told(), i+1)
+		require.Equal(t, c.want, noticed()[i])
+		require.Len(t, noticed(), i+1)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestMessagesInShadowAreAllHandled(t *testing.T) {
 	stores := map[string]idem.Store{"up": memory(), "down": unreachable()}
 	for where, store := range stores {
 		t.Run(where, func(t *testing.T) {
-			e, told := shadowEngine(t, store)
+			e, noticed := shadowEngine(t, store)
 			var mu sync.Mutex
 			ran := map[string]int{}
 			h := SQS(e, inShadow(charge), SQSPointer(idem.SingleTenant, "/id"), nil,
@@ -234,7 +234,7 @@ func TestMessagesInShadowAreAllHandled(t *testing.T) {
 				for _, m := range event.Records[:8] {
 					require.Equal(t, n+1, ran[m.MessageId], m.MessageId)
 				}
-				require.Len(t, told(), 8*(n+1), "one notice a message that can be read")
+				require.Len(t, noticed(), 8*(n+1), "one notice a message that can be read")
 			}
 			require.Zero(t, ran["unread"])
 		})
@@ -245,7 +245,7 @@ func TestMessagesInShadowAreAllHandled(t *testing.T) {
 func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 	twice := `{"id":"1","Text":"a","Text":"b"}`
 	var tokens []string
-	e, told := shadowEngine(t, memory())
+	e, noticed := shadowEngine(t, memory())
 	h := Wrap(e, inShadow(charge), KeyFrom(func(in shadowIn) (string, string) { return idem.SingleTenant, "k" }),
 		func(ctx context.Context, _ shadowIn) (shadowOut, error) {
 			tokens = append(tokens, idem.Token(ctx))
@@ -262,13 +262,13 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 	require.Len(t, tokens, 4)
 	require.Equal(t, tokens[:2], tokens[2:])
 	require.NotEqual(t, tokens[0], tokens[1])
-	for _, n := range told() {
+	for _, n := range noticed() {
 		require.Equal(t, string(notice.ShadowRefused), n)
 	}
 }
 
 // On Lambda Managed Instances a time-out ends the answer, not the handler. One that
-// runs on keeps its claim: its duplicate does not run beside it, and its late outcome
+// runs on keeps its claim: its duplicate does not run in parallel, and its late outcome
 // counts.
 func TestManagedInstancesKeepTheClaim(t *testing.T) {
 	const whole = 10 * time.Second

@@ -350,7 +350,7 @@ func TestLongIdentities(t *testing.T) {
 	}
 }
 
-// A topic that is made anew, or cut by an unclean election of its leader, counts from
+// A topic that is made again, or cut by an unclean election of its leader, counts from
 // an old offset again.
 func TestKafkaOffsetsThatComeAgain(t *testing.T) {
 	var seen []string
@@ -452,7 +452,7 @@ func TestS3KeyNeedsASequencer(t *testing.T) {
 func ignore(context.Context, string) error { return nil }
 
 // A delivery after its record has expired runs again: that is refused where it would do
-// harm, and told where it would not.
+// harm, and logged where it would not.
 func TestRetentionWithinTheSourcesDeliveries(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
 	all := maps.Clone(sources)

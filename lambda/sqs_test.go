@@ -44,14 +44,14 @@ func inGroup(m events.SQSMessage, group string) events.SQSMessage {
 
 func batchOf(ms ...events.SQSMessage) events.SQSEvent { return events.SQSEvent{Records: ms} }
 
-// told collects what a queue's handler reports.
-type told struct {
+// reports collects what a queue's handler reports.
+type reports struct {
 	mu       sync.Mutex
 	outcomes map[string]SQSDelivery // by message
-	all      []SQSDelivery          // as told
+	all      []SQSDelivery          // in order
 }
 
-func (o *told) hook(_ context.Context, out SQSDelivery) {
+func (o *reports) hook(_ context.Context, out SQSDelivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.outcomes == nil {
@@ -61,7 +61,7 @@ func (o *told) hook(_ context.Context, out SQSDelivery) {
 	o.all = append(o.all, out)
 }
 
-func (o *told) reasons() map[string]Reason {
+func (o *reports) reasons() map[string]Reason {
 	all := map[string]Reason{}
 	for id, out := range o.outcomes {
 		all[id] = out.Reason
@@ -70,8 +70,8 @@ func (o *told) reasons() map[string]Reason {
 }
 
 // queueOf is a queue's handler by the key's attribute, and what it reports.
-func queueOf[In any](e *idem.Engine, op idem.Operation, fn func(context.Context, In) error) (SQSHandler, *told) {
-	seen := new(told)
+func queueOf[In any](e *idem.Engine, op idem.Operation, fn func(context.Context, In) error) (SQSHandler, *reports) {
+	seen := new(reports)
 	return SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook}, fn), seen
 }
 
@@ -161,7 +161,7 @@ func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
 	for want, after := range map[Reason]time.Duration{ReasonUnknown: 0, ReasonNotYetKnown: 24 * time.Hour} {
 		store, op := memory(), fulfil
 		op.MaxAttempts = 2
-		deliver := func(store idem.Store, now time.Time) *told {
+		deliver := func(store idem.Store, now time.Time) *reports {
 			h, seen := queueOf(engineAt(t, store, &now), op,
 				func(ctx context.Context, _ order) error { return charging(after)(ctx) })
 			deliver(t, h, inGroup(messageOf("m1", "k1", `{}`), "a"), inGroup(messageOf("m2", "k2", `{}`), "a"))
@@ -212,19 +212,19 @@ func TestSQSRetentionOfRecords(t *testing.T) {
 func TestSQSFailureOverAnExpiredOneIsRedelivered(t *testing.T) {
 	now := noon
 	answer := idem.Permanent(errors.New("no such account"))
-	h, told := queueOf(engineAt(t, memory(), &now),
+	h, seen := queueOf(engineAt(t, memory(), &now),
 		idem.Operation{Name: "move", Repeat: idem.Repeatable, Mode: idem.Atomic},
 		func(context.Context, order) error { return answer })
 	require.Empty(t, deliver(t, h, messageOf("m1", "k", `{"id":"1"}`)))
 
 	now = now.Add(SQSRetention + time.Hour)
 	answer = errors.New("timeout")
-	require.Equal(t, []string{"m2"}, deliver(t, h, messageOf("m2", "k", `{"id":"1"}`)), "%v", told.reasons())
+	require.Equal(t, []string{"m2"}, deliver(t, h, messageOf("m2", "k", `{"id":"1"}`)), "%v", seen.reasons())
 }
 
 // A poison message runs as often as its operation may, and no more: every later delivery
 // of it, a redrive from the dead-letter queue among them, goes back unrun, as one whose
-// outcome nobody knows. The messages beside it are not held up.
+// outcome is unknown. The other messages of its batch are not held up.
 func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 	for _, do := range []string{"fail", "panic"} {
 		t.Run(do, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 			op.MaxAttempts = 3
 			var mu sync.Mutex // a batch's messages run concurrently
 			runs := map[string]int{}
-			h, told := queueOf(newEngine(t, memory()), op, func(ctx context.Context, o order) error {
+			h, seen := queueOf(newEngine(t, memory()), op, func(ctx context.Context, o order) error {
 				mu.Lock()
 				runs[o.ID]++
 				mu.Unlock()
@@ -240,9 +240,9 @@ func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 			})
 			body := `{"id":"poison","do":"` + do + `"}`
 			deliver := func(id string) Reason {
-				require.Equal(t, []string{id}, deliver(t, h, messageOf(id, "k1", body), messageOf("beside-"+id, "beside-"+id,
+				require.Equal(t, []string{id}, deliver(t, h, messageOf(id, "k1", body), messageOf("other-"+id, "other-"+id,
 					`{"id":"good"}`)), "it goes back, also once it is parked: a dead-letter queue must get it")
-				return told.outcomes[id].Reason
+				return seen.outcomes[id].Reason
 			}
 			for range 2 {
 				require.NotEqual(t, ReasonUnknown, deliver("m1"))
@@ -252,7 +252,7 @@ func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 				require.Equal(t, ReasonUnknown, last, "the last attempt says itself that it was the last")
 			}
 			require.Equal(t, ReasonUnknown, deliver("m1"))
-			require.ErrorIs(t, told.outcomes["m1"].Err, idem.ErrOutcomeUnknown)
+			require.ErrorIs(t, seen.outcomes["m1"].Err, idem.ErrOutcomeUnknown)
 			require.Equal(t, ReasonUnknown, deliver("m1-redriven"))
 			require.Equal(t, map[string]int{"poison": 3, "good": 2}, runs, "the good ones are replayed")
 		})

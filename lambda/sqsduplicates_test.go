@@ -23,7 +23,7 @@ import (
 // long the others' keys take to find, and whatever ends badly between them.
 func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var seen told
+		var seen reports
 		key := func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
 			switch m.MessageId {
 			case "m1":
@@ -299,7 +299,7 @@ func TestSQSDecodesABodyOnce(t *testing.T) {
 // White space and the order of members make no other message; with a type that
 // takes the bytes they do.
 func TestSQSFingerprints(t *testing.T) {
-	again := func(h SQSHandler, seen *told) Reason {
+	again := func(h SQSHandler, seen *reports) Reason {
 		for _, body := range []string{`{"id":"o1","do":""}`, `{ "do": "", "id": "o1" }`} {
 			deliver(t, h, messageOf("m1", "k1", body))
 		}
@@ -337,7 +337,7 @@ func TestSQSMessageOf(t *testing.T) {
 // Text is not decoded, and the key's pointer sees what a JSON reader further on sees.
 func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
 	for _, body := range []string{`{"id":"first","id":"last"}`, `{"id":"first","ID":"last"}`} {
-		var seen told
+		var seen reports
 		o := &SQSOptions{OnOutcome: seen.hook}
 		e, key := newEngine(t, memory()), SQSPointer(idem.SingleTenant, "/id")
 		for _, h := range []SQSHandler{

@@ -306,7 +306,7 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 		mu.Lock()
 		defer mu.Unlock()
 		_, again := reasons[out.Event]
-		require.False(t, again, "told twice")
+		require.False(t, again, "reported twice")
 		reasons[out.Event] = out.Reason
 		if out.Duplicate {
 			duplicates++

@@ -42,7 +42,7 @@ func TestSQSTimeBudget(t *testing.T) {
 				op.MinTime = c.minTime
 				begun := time.Now()
 				guard := begun.Add(c.whole - min(time.Second, c.whole/4))
-				var seen told
+				var seen reports
 				var mu sync.Mutex
 				runs := 0
 				h := SQS(realTime(t, memory()), op, byAttribute,
@@ -128,7 +128,7 @@ func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 	})
 }
 
-// What the wrapper adds to a message beside the engine's own: no more than this.
+// What the wrapper adds to a message in addition to the engine's own: no more than this.
 func TestSQSAllocations(t *testing.T) {
 	engine := newEngine(t, memory())
 	op := fulfil

@@ -167,7 +167,7 @@ func TestKafkaTombstones(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The same change of another item may run beside, the same item's never.
+// The same change of another item may run in parallel, the same item's never.
 func TestDynamoDBStreamLanes(t *testing.T) {
 	var event events.DynamoDBEvent
 	for i := range 6 {
@@ -289,7 +289,7 @@ func TestOnFailedWaitsForTheWholeEvent(t *testing.T) {
 // What cannot be forwarded is redelivered, with all that depends on it.
 func TestOnFailedFailsLast(t *testing.T) {
 	full := errors.New("the queue of failures is full")
-	told := map[string]Reason{}
+	reasons := map[string]Reason{}
 	h := Kinesis(newEngine(t, memory()), transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 3,
 		OnFailed: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
 			if d.Event.EventID == "1" {
@@ -297,7 +297,7 @@ func TestOnFailedFailsLast(t *testing.T) {
 			}
 			return nil
 		},
-		OnOutcome: func(_ context.Context, d Delivery[events.KinesisEventRecord]) { told[d.Event.EventID] = d.Reason },
+		OnOutcome: func(_ context.Context, d Delivery[events.KinesisEventRecord]) { reasons[d.Event.EventID] = d.Reason },
 	}, func(context.Context, string) error { return idem.Permanent(errors.New("no such account")) })
 	var event events.KinesisEvent
 	for i := range 3 {
@@ -307,7 +307,7 @@ func TestOnFailedFailsLast(t *testing.T) {
 	res, err := h(t.Context(), event)
 	require.NoError(t, err)
 	require.Equal(t, []events.KinesisBatchItemFailure{{ItemIdentifier: "1"}}, res.BatchItemFailures)
-	require.Equal(t, map[string]Reason{"0": ReasonFailed, "1": ReasonFailureNotForwarded, "2": ReasonFailed}, told)
+	require.Equal(t, map[string]Reason{"0": ReasonFailed, "1": ReasonFailureNotForwarded, "2": ReasonFailed}, reasons)
 }
 
 // Brokers have no order of their own.

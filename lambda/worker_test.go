@@ -182,7 +182,7 @@ func TestAWorkerKeepsTheOrderOfAGroup(t *testing.T) {
 	res, err := handle(t.Context(), event)
 	require.NoError(t, err)
 	require.Equal(t, []events.SQSBatchItemFailure{{ItemIdentifier: "0"}, {ItemIdentifier: "1"}}, res.BatchItemFailures)
-	require.Equal(t, idem.Pending, h.Record(op.Key("acme", "july")).State, "nobody has begun it")
+	require.Equal(t, idem.Pending, h.Record(op.Key("acme", "july")).State, "no worker has begun it")
 	busy = false
 	res, err = handle(t.Context(), events.SQSEvent{Records: event.Records[:2]})
 	require.NoError(t, err)

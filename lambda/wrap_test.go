@@ -44,6 +44,14 @@ func invoke(t *testing.T, h Handler, payload string) (string, error) {
 	return string(out), err
 }
 
+// replies is invoke of an event that has an answer.
+func replies(t *testing.T, h Handler, payload string) string {
+	t.Helper()
+	out, err := invoke(t, h, payload)
+	require.NoError(t, err)
+	return out
+}
+
 func TestWrapRunsOnceAndReplaysTheSameBytes(t *testing.T) {
 	n := 0
 	fn := func(_ context.Context, p payment) (receipt, error) {
@@ -51,8 +59,7 @@ func TestWrapRunsOnceAndReplaysTheSameBytes(t *testing.T) {
 		return receipt{ID: fmt.Sprintf("ch_%d", n), Note: "<a> & \u2028 ☃"}, nil
 	}
 	h := Wrap(newEngine(t, memory()), charge, byPaymentID, fn)
-	first, err := invoke(t, h, event)
-	require.NoError(t, err)
+	first := replies(t, h, event)
 
 	n = 0
 	plain, err := lambda.NewHandler(fn).Invoke(t.Context(), []byte(event))
@@ -64,9 +71,7 @@ func TestWrapRunsOnceAndReplaysTheSameBytes(t *testing.T) {
 		event,
 		`{ "amount": 4999, "paymentId": "pay_\u0031", "merchant": "m1", "extra": {"k":"v"}, "tags": ["a","b"] }`,
 	} {
-		out, err := invoke(t, h, again)
-		require.NoError(t, err)
-		require.Equal(t, first, out)
+		require.Equal(t, first, replies(t, h, again))
 	}
 	require.Equal(t, 1, n)
 
@@ -88,12 +93,10 @@ func TestWrapFingerprintsTheRawEvent(t *testing.T) {
 		func(context.Context, payment) (receipt, error) { n++; return receipt{}, nil })
 	after := Wrap(engine, charge, byPaymentID,
 		func(context.Context, grown) (receipt, error) { n++; return receipt{}, nil })
-	_, err := invoke(t, before, event)
-	require.NoError(t, err)
-	_, err = invoke(t, after, event)
-	require.NoError(t, err)
+	replies(t, before, event)
+	replies(t, after, event)
 	require.Equal(t, 1, n)
-	_, err = invoke(t, before, event[:len(event)-1]+`,"unknown":1}`)
+	_, err := invoke(t, before, event[:len(event)-1]+`,"unknown":1}`)
 	require.ErrorIs(t, err, idem.ErrKeyReused)
 }
 
@@ -140,9 +143,7 @@ func TestTwoTenantsNeverShareARecord(t *testing.T) {
 	for range 2 {
 		for _, m := range []string{"m1", "m2"} {
 			event := `{"merchant":"` + m + `","paymentId":"pay_1"}`
-			out, err := invoke(t, h, event)
-			require.NoError(t, err)
-			require.Equal(t, `"`+m+`"`, out)
+			require.Equal(t, `"`+m+`"`, replies(t, h, event))
 			require.Empty(t, deliver(t, q, messageOf(m, "k", event)))
 		}
 	}
@@ -250,16 +251,14 @@ func TestTooLargeResultIsLiveOnly(t *testing.T) {
 			n++
 			return "more than ten bytes", nil
 		})
-	out, err := invoke(t, h, event)
-	require.NoError(t, err)
-	require.Equal(t, `"more than ten bytes"`, out)
-	_, err = invoke(t, h, event)
+	require.Equal(t, `"more than ten bytes"`, replies(t, h, event))
+	_, err := invoke(t, h, event)
 	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 	require.Equal(t, 1, n)
 }
 
-// By the operation's own rule a result beside an error is the outcome.
-func TestResultBesideAnErrorByTheOperationsRule(t *testing.T) {
+// By the operation's own rule a result with an error is the outcome.
+func TestResultWithAnErrorByTheOperationsRule(t *testing.T) {
 	op := charge
 	op.Classify = func(_ context.Context, result any, err error) idem.Class {
 		if err != nil && result.(receipt).ID != "" {
@@ -273,9 +272,7 @@ func TestResultBesideAnErrorByTheOperationsRule(t *testing.T) {
 		return receipt{ID: "ch_1"}, errors.New("mail not sent")
 	})
 	for range 2 {
-		out, err := invoke(t, h, event)
-		require.NoError(t, err)
-		require.JSONEq(t, `{"id":"ch_1","note":""}`, out)
+		require.JSONEq(t, `{"id":"ch_1","note":""}`, replies(t, h, event))
 	}
 	require.Equal(t, 1, n)
 }
@@ -362,9 +359,7 @@ func TestWrapEncodesByAddress(t *testing.T) {
 		return total{*big.NewInt(7)}, nil
 	})
 	for range 2 {
-		out, err := invoke(t, h, event)
-		require.NoError(t, err)
-		require.Equal(t, `{"Sum":7}`, out)
+		require.Equal(t, `{"Sum":7}`, replies(t, h, event))
 	}
 	require.Panics(t, func() {
 		Wrap(newEngine(t, memory()), charge, byPaymentID,

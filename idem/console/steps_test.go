@@ -77,7 +77,7 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			r := newRig(t, console.Options{})
 			key := idem.Operation{Name: "order"}.Key("acme", "o-1")
 			id := r.diedCharging(key)
-			if name == "something else before" { // it is replaced as long as no call has gone on
+			if name == "something else before" { // it is replaced as long as no call has used it
 				r.decides(r.form(id, "released", url.Values{"step-0": {"took_effect"}, "step-0-result": {"8"}}), "")
 			}
 			before := r.changes(id)

@@ -46,8 +46,7 @@ func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 	says(t, CreateTable(ctx, nil, "t"), "NewClient")
 }
 
-// strong makes of a table a global one that is strongly consistent, of which nobody asks for
-// TTL.
+// strong presents a table as a global one with strong consistency. To ask for its TTL is an error.
 type strong struct{ *dynamodb.Client }
 
 func (c strong) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput,
@@ -88,7 +87,7 @@ func TestCheckLooksAtTheIndex(t *testing.T) {
 	require.Len(t, tableProblems(nil), 1)
 }
 
-// Trouble on the way to the table is told apart, each with what to do.
+// Each kind of failure on the way to the table has a message of its own, with what to do.
 func TestCheckExplainsTrouble(t *testing.T) {
 	const signature = `{"__type":"com.amazon.coral.service#UnrecognizedClientException","message":"The security token ` +
 		`included in the request is invalid."}`

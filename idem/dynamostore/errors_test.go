@@ -48,7 +48,7 @@ func TestErrorBodies(t *testing.T) {
 	}
 }
 
-// Nobody listens: nothing was sent, so nothing is in doubt.
+// No process listens: nothing was sent, so nothing is in doubt.
 func TestRefusedPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

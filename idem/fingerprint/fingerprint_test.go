@@ -259,7 +259,7 @@ func TestSelectCheck(t *testing.T) {
 	}
 }
 
-// What is cut out of which text is for package canonical to say.
+// Package canonical's tests hold what exactly is cut out of a text.
 func TestSelectWithout(t *testing.T) {
 	const doc = `{"z":[10,[20,21],{"k":30}],"b":{"c":1,"d":{"e":2}},"a":"x"}`
 	sel := &Select{Without: []string{"/z/1", "/missing", "/b/d/e"}}

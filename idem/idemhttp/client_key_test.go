@@ -6,7 +6,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
 
@@ -134,4 +136,198 @@ func TestIsWithin(t *testing.T) {
 	} {
 		require.Equal(t, c.want, isWithin(c.host, c.other), c)
 	}
+}
+
+const uuid7Form = `^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
+
+func TestNewKeysCarryTheirTime(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		k := uuid7(noon)
+		require.Regexp(t, uuid7Form, k)
+		require.Equal(t, "01a1fdfa4600", strings.ReplaceAll(k, "-", "")[:12]) // noon in milliseconds
+		require.False(t, seen[k])
+		seen[k] = true
+	}
+	require.Less(t, uuid7(noon), uuid7(noon.Add(time.Millisecond)))
+	require.Regexp(t, uuid7Form, NewKey())
+}
+
+func TestCallersKeyIsKept(t *testing.T) {
+	const own = `"any form: what the service takes"`
+	for name, c := range map[string]struct {
+		header, context string
+		o               *ClientOptions
+		want            string
+	}{
+		"header":            {own, "", nil, own},
+		"context":           {"", testKey, nil, testKey},
+		"both, the same":    {testKey, testKey, nil, testKey},
+		"short":             {"", "4711", nil, "4711"},
+		"own header's name": {"", testKey, &ClientOptions{KeyHeader: "x-request-key"}, testKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serving(t, status(503), status(200))
+			req := request(t, "POST", s.URL, "")
+			header := DefaultKeyHeader
+			if c.o != nil {
+				header = c.o.KeyHeader
+			}
+			if c.header != "" {
+				req.Header.Set(header, c.header)
+			}
+			if c.context != "" {
+				req = req.WithContext(WithKey(req.Context(), c.context))
+			}
+			res, err := newTrial(t, nil, c.o).Do(req)
+			require.NoError(t, err)
+			res.Body.Close()
+			require.Equal(t, c.want, KeyOf(res))
+			require.Len(t, s.requests(), 2)
+			for _, r := range s.requests() {
+				require.Equal(t, []string{c.want}, r.header.Values(header))
+			}
+		})
+	}
+}
+
+func TestUnusableKeysAreNotSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		header []string
+		key    any
+		want   string
+	}{
+		"two headers":  {[]string{testKey, testKey}, nil, "2 Idempotency-Key headers"},
+		"empty header": {[]string{""}, nil, "header is empty"},
+		"two keys":     {[]string{testKey}, testKey + "1", "different keys"},
+		"empty":        {nil, "", "empty key"},
+		"quotes":       {nil, `"` + testKey + `"`, "without quotes"},
+		"grammar":      {nil, "order/4711", "letters, digits"},
+		"white space":  {nil, " " + testKey, "white space"},
+		"too long":     {nil, strings.Repeat("k", MaxKey+1), "at most 255"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serving(t, status(200))
+			body := &watched{Reader: strings.NewReader("order")}
+			req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL, body)
+			require.NoError(t, err)
+			for _, h := range c.header {
+				req.Header.Add(DefaultKeyHeader, h)
+			}
+			if key, ok := c.key.(string); ok {
+				req = req.WithContext(WithKey(req.Context(), key))
+			}
+			_, err = newTrial(t, nil, nil).Do(req)
+			require.ErrorIs(t, err, idem.ErrKeyInvalid)
+			require.ErrorContains(t, err, c.want)
+			require.Empty(t, s.requests())
+			require.True(t, body.closed)
+		})
+	}
+}
+
+func TestKeyOfForeignResponses(t *testing.T) {
+	require.Empty(t, KeyOf(nil))
+	require.Empty(t, KeyOf(&http.Response{}))
+	require.Empty(t, KeyOf(&http.Response{Request: request(t, "POST", "/", "")}))
+}
+
+// net/http sends a request once more by itself when a kept connection turns out
+// to be closed. That is one attempt of ours, under one key.
+func TestOwnResendsOfNetHTTPKeepTheKey(t *testing.T) {
+	s := serving(t, status(200), drop, status(201))
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	c := newTrial(t, base, &ClientOptions{MaxAttempts: 1})
+	c.do(t, request(t, "POST", s.URL, "first"))
+	code, _ := c.do(t, request(t, "POST", s.URL, "second"))
+	require.Equal(t, 201, code)
+	keys := s.keys()
+	require.Len(t, keys, 3)
+	require.NotEqual(t, keys[0], keys[1])
+	require.Equal(t, keys[1], keys[2])
+	require.Equal(t, "second", s.requests()[2].body)
+}
+
+func TestAKeyIsNotSentAfterItsTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		o     *ClientOptions
+		reply []string
+		want  int
+	}{
+		// 0, 4, not 12
+		"retention":     {&ClientOptions{Retention: 10 * time.Second, Backoff: 4 * time.Second}, nil, 2},
+		"up to the end": {&ClientOptions{Retention: 12 * time.Second, Backoff: 4 * time.Second}, nil, 2},   // not at 12
+		"one more":      {&ClientOptions{Retention: 12*time.Second + 1, Backoff: 4 * time.Second}, nil, 3}, // not at 22
+		"advertised": {&ClientOptions{Backoff: 4 * time.Second},
+			[]string{HeaderExpires, "Sat, 01 Jan 2000 00:00:05 GMT"}, 2},
+		"advertised later": {&ClientOptions{Retention: time.Second, Backoff: 4 * time.Second},
+			[]string{HeaderExpires, "Sat, 01 Jan 2000 00:00:50 GMT"}, 1},
+		"advertised, damaged": {&ClientOptions{Backoff: time.Second, MaxAttempts: 3}, []string{HeaderExpires, "tomorrow"}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// The service's clock is far off.
+			first := append([]string{"Date", "Sat, 01 Jan 2000 00:00:00 GMT"}, c.reply...)
+			s := serving(t, status(503, first...), status(503))
+			code, _ := newTrial(t, nil, c.o).do(t, request(t, "POST", s.URL, "order"))
+			require.Equal(t, 503, code)
+			require.Len(t, s.requests(), c.want)
+		})
+	}
+}
+
+func TestALaterCallKnowsTheFirstSending(t *testing.T) {
+	s := serving(t, status(503), status(200))
+	o := &ClientOptions{Retention: time.Hour, Backoff: time.Minute, MaxBackoff: time.Minute}
+	send := func(age time.Duration) error {
+		ctx := WithFirstSent(WithKey(t.Context(), testKey), noon.Add(-age))
+		res, err := newTrial(t, nil, o).Do(request(t, "POST", s.URL, "order").WithContext(ctx))
+		if err == nil {
+			res.Body.Close()
+		}
+		return err
+	}
+	err := send(time.Hour)
+	require.ErrorIs(t, err, ErrKeyExpired)
+	require.ErrorContains(t, err, "2026-11-21T11:00:00Z")
+	require.Empty(t, s.requests(), "nothing may be sent")
+	require.NoError(t, send(time.Hour-time.Minute))
+	require.Len(t, s.requests(), 1, "its second attempt would come too late")
+	require.NoError(t, send(time.Minute))
+}
+
+// Requests that are idempotent by themselves need no window.
+func TestWindowsAreForKeys(t *testing.T) {
+	s := serving(t, status(503), status(200))
+	ctx := WithFirstSent(t.Context(), noon.Add(-48*time.Hour))
+	code, _ := newTrial(t, nil, nil).do(t, request(t, "PUT", s.URL, "order").WithContext(ctx))
+	require.Equal(t, 200, code)
+}
+
+func TestFirstSentHeader(t *testing.T) {
+	o := &ClientOptions{FirstSentHeader: "first-sent", Backoff: 1500 * time.Millisecond}
+	s := serving(t, status(503), status(307, "Location", "/moved"), status(201), status(200))
+	c := newTrial(t, nil, o)
+	c.do(t, request(t, "POST", s.URL, "order"))
+	req := request(t, "POST", s.URL, "order")
+	req.Header.Set("First-Sent", "earlier")
+	c.do(t, req)
+	c.do(t, request(t, "GET", s.URL, ""))
+	ctx := WithFirstSent(t.Context(), noon.Add(-time.Minute).In(time.FixedZone("", 3600)))
+	c.do(t, request(t, "POST", s.URL, "order").WithContext(ctx))
+	var got []string
+	for _, r := range s.requests() {
+		got = append(got, strings.Join(r.header.Values("First-Sent"), "+"))
+	}
+	const first = "2026-11-21T12:00:00.000Z"
+	require.Equal(t, []string{first, first, first, "earlier", "", "2026-11-21T11:59:00.000Z"}, got)
+	_, err := time.Parse(time.RFC3339, first)
+	require.NoError(t, err)
+}
+
+func TestTwoHeadersInTwoSpellings(t *testing.T) {
+	req := request(t, "POST", "http://service.test/", "order")
+	req.Header["idempotency-KEY"], req.Header["Idempotency-Key"] = []string{testKey}, []string{"another"}
+	_, err := newTrial(t, nil, nil).Do(req)
+	require.ErrorIs(t, err, idem.ErrKeyInvalid)
 }

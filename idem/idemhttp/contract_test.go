@@ -45,7 +45,7 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 		422: kept, 499: kept, 307: moved, 308: moved, // the same request goes on with its key
 		401: again, 403: again, 425: again, 429: again,
 		408: open, 500: open, 502: open, 503: open, 599: open,
-		// No final status: the gateway answers, and nobody knows.
+		// No final status: the gateway answers, and the outcome is unknown.
 		0: open, 100: open, 199: open, 600: open,
 	} {
 		given := &Response{Status: status, Body: []byte("x")}

@@ -221,7 +221,7 @@ func TestUnusableTenantAndPrincipal(t *testing.T) {
 	}
 }
 
-// The longest header key fits beside a principal of any usual length.
+// The longest header key fits next to a principal of any usual length.
 func TestLongKeyWithPrincipal(t *testing.T) {
 	c, n := newContract(t, memstore.New(), func(o *Options) { o.Principal = sub }), 0
 	r := payment(as("blue", "eu-central-1:11112222-3333-4444-5555-666677778888"), func(r *Request) {
@@ -402,7 +402,7 @@ func TestRequestsWithoutAKeyAreReported(t *testing.T) {
 	} {
 		for _, shadow := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				op, n, seen := charge, 0, new(told)
+				op, n, seen := charge, 0, new(observed)
 				op.Shadow = shadow
 				e, err := idem.New(memory(), &idem.Options{Observer: seen.observe})
 				require.NoError(t, err)

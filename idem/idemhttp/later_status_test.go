@@ -96,7 +96,7 @@ func TestAStatusIsToldToItsTenantAlone(t *testing.T) {
 	}
 }
 
-// Its tenant cancels what nobody has begun, and a worker that comes then does not run it.
+// Its tenant cancels what no worker has begun, and a worker that comes then does not run it.
 func TestPendingWorkIsCancelled(t *testing.T) {
 	b := newLaterService(t, memory())
 	at := b.accepted()

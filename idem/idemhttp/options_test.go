@@ -15,6 +15,10 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 	good := Routes{"POST /payments": charge}
 	bad, short := charge, charge
 	bad.Name, short.Retention = "", 5*time.Minute
+	derived := KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })
+	byRoute := func(o RouteOptions) *Options {
+		return &Options{ByRoute: map[string]RouteOptions{"POST /payments": o}}
+	}
 	for name, c := range map[string]struct {
 		routes Routes
 		o      *Options
@@ -44,14 +48,13 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"unprotected, no method": {Routes{"GET /a": Unprotected}, nil, "GET needs no key"},
 		"unprotected, later": {Routes{"POST /a": Unprotected},
 			&Options{Later: LaterRoutes{"POST /a": {Status: "/a/{id}"}}}, "which is Unprotected"},
-		"key too long": {good, &Options{MinKey: 256}, "MinKey"},
-		"key negative": {good, &Options{MinKey: -1}, "MinKey"},
-		"key header":   {good, &Options{Key: KeyHeader("a b")}, "KeyHeader"},
-		"methods":      {good, &Options{Methods: []string{"post"}}, "capitals"},
-		"empty method": {good, &Options{Methods: []string{""}}, "capitals"},
-		"selection":    {good, &Options{Select: &fingerprint.Select{Only: []string{"a"}}}, "JSON pointer"},
-		"key function, length": {good,
-			&Options{MinKey: 20, Key: KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })}, "MinKey"},
+		"key too long":         {good, &Options{MinKey: 256}, "MinKey"},
+		"key negative":         {good, &Options{MinKey: -1}, "MinKey"},
+		"key header":           {good, &Options{Key: KeyHeader("a b")}, "KeyHeader"},
+		"methods":              {good, &Options{Methods: []string{"post"}}, "capitals"},
+		"empty method":         {good, &Options{Methods: []string{""}}, "capitals"},
+		"selection":            {good, &Options{Select: &fingerprint.Select{Only: []string{"a"}}}, "JSON pointer"},
+		"key function, length": {good, &Options{MinKey: 20, Key: derived}, "MinKey"},
 		"by route, unknown": {good, &Options{ByRoute: map[string]RouteOptions{"POST /b": {}}},
 			`ByRoute has the route "POST /b"`},
 		"by route, any":  {good, &Options{ByRoute: map[string]RouteOptions{"*": {}}}, "not declared"},
@@ -60,16 +63,13 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 			&Options{ByRoute: map[string]RouteOptions{"POST /a": {Principal: SingleTenant}}}, "give the operations two names"},
 		"by route, unprotected": {Routes{"POST /a": Unprotected},
 			&Options{ByRoute: map[string]RouteOptions{"POST /a": {}}}, "which is Unprotected"},
-		"by route, pointer": {good, &Options{ByRoute: map[string]RouteOptions{"POST /payments": {Key: KeyPointer("id")}}},
+		"by route, pointer": {good, byRoute(RouteOptions{Key: KeyPointer("id")}),
 			`ByRoute of "POST /payments": KeyPointer`},
-		"by route, header": {good, &Options{ByRoute: map[string]RouteOptions{"POST /payments": {Key: KeyHeader("a b")}}},
+		"by route, header": {good, byRoute(RouteOptions{Key: KeyHeader("a b")}),
 			`ByRoute of "POST /payments": KeyHeader`},
-		"by route, length": {good, &Options{ByRoute: map[string]RouteOptions{"POST /payments": {MinKey: 256}}},
-			`ByRoute of "POST /payments": MinKey`},
-		"by route, function's length": {good, &Options{ByRoute: map[string]RouteOptions{"POST /payments": {MinKey: 20,
-			Key: KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })}}}, "MinKey does not count"},
-		"by route, the contract's function": {good, &Options{
-			Key:     KeyFrom(func(context.Context, *Request) (string, error) { return "", nil }),
+		"by route, length":            {good, byRoute(RouteOptions{MinKey: 256}), `ByRoute of "POST /payments": MinKey`},
+		"by route, function's length": {good, byRoute(RouteOptions{MinKey: 20, Key: derived}), "MinKey does not count"},
+		"by route, the contract's function": {good, &Options{Key: derived,
 			ByRoute: map[string]RouteOptions{"POST /payments": {MinKey: 20}}}, "MinKey does not count"},
 		"key pointer":          {good, &Options{Key: KeyPointer("id")}, "JSON pointer"},
 		"key pointer's tilde":  {good, &Options{Key: KeyPointer("/a~2")}, "write ~0 for a tilde"},

@@ -250,7 +250,7 @@ func TestOptionalKeys(t *testing.T) {
 }
 
 // The refusal of a reused key says what the first request came to, to its own
-// tenant or principal and to nobody else.
+// tenant or principal alone.
 func TestReusedKeyTellsItsOwnFirstAnswer(t *testing.T) {
 	other := func(r *Request) { r.Body = []byte(`{}`) }
 	ask := func(c *Contract, first *Response, second *Request) Problem {

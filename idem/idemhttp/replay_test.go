@@ -313,7 +313,7 @@ func TestHooksThatFail(t *testing.T) {
 }
 
 // What told of the body's bytes goes with them where a hook has changed them, unless
-// the hook has set it anew.
+// the hook has set it again.
 func TestHeadersOfAChangedBody(t *testing.T) {
 	full := func() *Response {
 		res := created()

@@ -16,9 +16,9 @@ import (
 )
 
 // A route finds its declaration by the template that the gateway has matched, then by the path, then by a
-// template that the path fits, of which the one that is literal for longest wins, whatever the order of the map. A
-// path that fits a route with an operation needs a key, whichever template the gateway has matched, and however the
-// client has spelled it.
+// template that the path fits. Of several templates the one that is literal for longest wins, whatever the order of
+// the map. A path that fits a route with an operation needs a key, whichever template the gateway has matched, and
+// however the client has spelled it.
 func TestDeclarationOfARequest(t *testing.T) {
 	type lookup struct{ method, route, path, want string }
 	const open = "unprotected"
@@ -224,7 +224,7 @@ func TestUnprotectedRequestsAreLeftAlone(t *testing.T) {
 	} {
 		for _, shadow := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				store, seen := memory(), new(told)
+				store, seen := memory(), new(observed)
 				e, err := idem.New(store, &idem.Options{Observer: seen.observe})
 				require.NoError(t, err)
 				c := contractFor(t, e, loginRoutes(shadow), func(context.Context, *Request) (string, error) {

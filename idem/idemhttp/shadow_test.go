@@ -26,20 +26,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told is what an observer has been told.
-type told struct {
+// observed collects the notices of an observer.
+type observed struct {
 	mu  sync.Mutex
 	all []notice.Notice
 }
 
-func (o *told) observe(_ context.Context, n notice.Notice) {
+func (o *observed) observe(_ context.Context, n notice.Notice) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.all = append(o.all, n)
 }
 
 // last is the latest notice, in a line; each call gives one.
-func (o *told) last(t *testing.T, calls int) string {
+func (o *observed) last(t *testing.T, calls int) string {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -56,9 +56,9 @@ func (o *told) last(t *testing.T, calls int) string {
 }
 
 // inShadow makes the contract of the routes with every operation in shadow.
-func inShadow(t *testing.T, store idem.Store, tenant TenantFunc, o *Options) (*Contract, *told) {
+func inShadow(t *testing.T, store idem.Store, tenant TenantFunc, o *Options) (*Contract, *observed) {
 	t.Helper()
-	seen := new(told)
+	seen := new(observed)
 	e, err := idem.New(store, &idem.Options{Observer: seen.observe, Now: time.Now}) // without a circuit
 	require.NoError(t, err)
 	routes := Routes{"POST /payments": charge, "POST /transfers/{id}": transfer}
@@ -133,7 +133,7 @@ func TestARequestInShadowIsNeverRefused(t *testing.T) {
 				require.True(t, given.res == res, "the handler's own response")
 			}
 			require.Len(t, seen.all, 5)
-			said := (&told{all: seen.all[:1]}).last(t, 1)
+			said := (&observed{all: seen.all[:1]}).last(t, 1)
 			require.Equal(t, c.want, regexp.MustCompile(`\.go:\d+`).ReplaceAllString(said, ".go:LINE"))
 		})
 	}
@@ -316,7 +316,7 @@ func TestAMiddlewareOutsideSeesInShadowWhatTheHandlerFound(t *testing.T) {
 	require.Equal(t, see(parses), see(c.Middleware(parses, nil)))
 }
 
-// A middleware outside may read the request beside the handler, as a watchdog does: the race
+// A middleware outside may read the request while the handler runs, as a watchdog does: the race
 // detector finds a write to what no handler has changed.
 func TestAReaderOutsideMeetsNoWriteInShadow(t *testing.T) {
 	c, _ := inShadow(t, memstore.New(), SingleTenant, nil)
@@ -421,7 +421,7 @@ func TestAClientThatLeavesEndsTheHandlerInShadow(t *testing.T) {
 
 // The operation's own rule sees the response as in the live mode, and cannot change it.
 func TestTheRuleInShadowSeesTheResponse(t *testing.T) {
-	op, seen := charge, new(told)
+	op, seen := charge, new(observed)
 	op.Shadow = true
 	op.Classify = func(_ context.Context, result any, _ error) idem.Class {
 		r := result.(*Response)
@@ -482,7 +482,7 @@ func TestAConversationGoesOnInShadow(t *testing.T) {
 }
 
 // A retry in shadow has the token of its key, whatever becomes of its body: with another one the
-// provider would take it for another payment. Where nobody knows the key, two requests do not share a token: a
+// provider would take it for another payment. Where the key is not known, two requests do not share a token: a
 // key of the service's own may be made of the body.
 func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 	streamed := func(r *http.Request) { r.ProtoMajor, r.ContentLength = 2, -1 }

@@ -180,7 +180,7 @@ func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
 	}
 }
 
-// A handler that calls Abort beside a step is told to wait. To return that is a mistake of the
+// A handler that calls Abort while a step runs is asked to wait. To return that is a mistake of the
 // program, which the runtime must see: nothing runs when the answer is given.
 func TestAbortBesideAStepIsTheHandlersError(t *testing.T) {
 	res, err := stepping(t, memstore.New(), 0, idem.Repeatable).Serve(t.Context(), payment(),

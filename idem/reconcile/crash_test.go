@@ -102,7 +102,7 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 // order calls several services and is declared as the documentation advises.
 var order = idem.Operation{Name: "order", Repeat: idem.Repeatable}
 
-// A process is killed in an at-most-once step of a repeatable operation, and nobody calls again. A
+// A process is killed in an at-most-once step of a repeatable operation, and no caller comes again. A
 // provider that is asked with the step's token ends it within two minutes of the lease's end.
 func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 	r, p, key := newRig(t), new(provider), order.Key("acme", "o-1")
@@ -150,7 +150,7 @@ func endings() []ending {
 		{"not executed", r, asked(reconcile.NotExecuted()), idem.Released, []protocol.Change{parked, resolved}, 0},
 		{"still unknown", r, asked(reconcile.StillUnknown(0)), idem.Unknown, []protocol.Change{parked, escalated}, 1},
 		{"cannot be known", r, asked(reconcile.CannotBeKnown("gone")), idem.Unknown, []protocol.Change{parked, escalated}, 1},
-		{"nobody to ask", r, reconcile.Operation{Operation: refund}, idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"no probe", r, reconcile.Operation{Operation: refund}, idem.Unknown, []protocol.Change{parked, escalated}, 1},
 		{"abandoned", w, reconcile.Operation{Operation: webhook, EscalateAfter: 5 * time.Minute,
 			OnAbandoned: func(context.Context, reconcile.Question) error {
 				return nil

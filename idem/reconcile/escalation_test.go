@@ -250,16 +250,15 @@ func TestAnAnsweredQuestionIsNotEscalatedAgain(t *testing.T) {
 	require.NotEqual(t, r.escalations[0].Message, r.escalations[1].Message)
 }
 
-// The attempt that a sweep has parked says by itself that nobody knows, long after operators
+// The attempt that a sweep has parked says by itself that its outcome is unknown, long after operators
 // got the question.
 func TestALateEndDoesNotEscalateTheQuestionAgain(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	s := r.sweeper(reconcile.SweepOptions{})
-	_, err := r.call(key, func(context.Context, int) (int, error) {
+	r.fails(key, func(context.Context, int) (int, error) {
 		r.aged(s)
 		return 0, errPlain
-	})
-	require.Error(t, err)
+	}, nil)
 	require.NotNil(t, r.Record(key).Failure, "the end was recorded")
 	r.swept(s)
 	require.Len(t, r.escalations, 1)
@@ -522,7 +521,7 @@ func TestAbandonedWorkWithAnInterruptedStep(t *testing.T) {
 // knows no operation, and one whose provider does not answer.
 func TestNoSweepTakesTheQuestionFromInterrupted(t *testing.T) {
 	for name, op := range map[string]reconcile.Operation{
-		"it does not know the operation": {Operation: webhook}, "nobody can be asked": {Operation: order},
+		"it does not know the operation": {Operation: webhook}, "there is no probe": {Operation: order},
 		"the provider does not know yet": {Operation: order, Probe: says(reconcile.StillUnknown(0))},
 		"it cannot be known":             {Operation: order, Probe: says(reconcile.CannotBeKnown("the books are lost"))},
 	} {
@@ -602,7 +601,7 @@ func TestAnEscalationSaysThatTheAttemptsAreOver(t *testing.T) {
 }
 
 // Operators have had an abandoned claim for a while when its process wakes up, renews its lease
-// and dies: that is a question anew, and they get it once more.
+// and dies: that is a new question, and they get it once more.
 func TestAClaimThatGoesOnAfterItWasEscalatedIsNotForgotten(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration // the give-up

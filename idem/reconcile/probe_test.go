@@ -141,7 +141,7 @@ func TestAPanicDoesNotEndTheSweep(t *testing.T) {
 	require.Equal(t, idem.Unknown, r.Record(refund.Key("acme", "r-1")).State)
 }
 
-// A failure is not recorded over steps that nobody has undone: operators get it.
+// A failure is not recorded over steps that have not been undone: operators get it.
 func TestAFailureWithStepsToUndoIsEscalated(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.crash(key, func(ctx context.Context, _ int) (int, error) {
@@ -331,7 +331,7 @@ func TestAProvidersWaitDoesNotOutlastTheAge(t *testing.T) {
 	require.WithinDuration(t, since.Add(time.Hour), r.Record(key).EscalatedAt, time.Minute) // the clock runs
 }
 
-// While a circuit is open nobody is asked. What reaches its age then is asked first, and
+// While a circuit is open no provider is asked. What reaches its age then is asked first, and
 // escalated unasked only at twice that age.
 func TestAnOpenCircuitEscalatesNothingUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -195,7 +195,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 }
 
 // A resolution that is refused leaves a lapsed claim as it is: the next call goes on with it,
-// and nobody has decided anything.
+// and no operator has decided anything.
 func TestARefusedResolutionLeavesTheClaim(t *testing.T) {
 	seven, err := reconcile.Encode(7)
 	require.NoError(t, err)
@@ -314,8 +314,8 @@ func again(res reconcile.Resolution) reconcile.Resolution {
 	return res
 }
 
-// A person has said by mistake what became of the charge, and says it anew: the order that goes
-// on pays once, and nothing is shipped that nobody pays for.
+// An operator has recorded a wrong outcome of the charge, and records it again: the order that goes
+// on pays once, and nothing is shipped that is not paid for.
 func TestTheOutcomeOfAStepIsReplaced(t *testing.T) {
 	key := order.Key("acme", "o-1")
 	failure := idem.Failure{Message: "declined"}

@@ -118,7 +118,7 @@ func (s *trip) net() (store *idemtest.Faults, kill func()) {
 	return store, func() { s.mu.Lock(); dead = true; s.mu.Unlock() }
 }
 
-// later has f run beside what follows. A sync.WaitGroup could not be waited for while the
+// later has f run in parallel with what follows. A sync.WaitGroup could not be waited for while the
 // timer of an attempt adds to it.
 func (s *trip) later(f func()) {
 	s.mu.Lock()
@@ -130,7 +130,7 @@ func (s *trip) later(f func()) {
 	}()
 }
 
-// join waits for what runs beside.
+// join waits for what runs in parallel.
 func (s *trip) join() {
 	for {
 		s.mu.Lock()

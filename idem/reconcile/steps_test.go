@@ -18,7 +18,7 @@ import (
 )
 
 // A process has died in its at-most-once charge. What is found out about the charge is its
-// outcome, and the next call does what is previewed: nobody pays for what is never sent. The history
+// outcome, and the next call does what is previewed: no customer pays for what is never sent. The history
 // has a word for each step, and no result.
 func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
@@ -192,13 +192,12 @@ func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
 
 	r.lapse()
 	r.resolve(key, reconcile.Resolution{To: idem.Released})
-	_, err = r.call(key, func(ctx context.Context, _ int) (int, error) {
+	r.fails(key, func(ctx context.Context, _ int) (int, error) {
 		out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 0, errPlain }, steps)
 		require.NoError(t, err)
 		require.Equal(t, 7, out)
 		return 0, idem.Permanent(errPlain)
-	})
-	require.ErrorIs(t, err, errPlain)
+	}, errPlain)
 	require.Equal(t, 1, undone)
 	require.Equal(t, idem.Failed, r.Record(key).State)
 }
@@ -332,11 +331,10 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 	key := refund.Key("acme", "r-1")
 	died := func(t *testing.T) *rig {
 		r := newRig(t)
-		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
+		r.fails(key, func(ctx context.Context, _ int) (int, error) {
 			r.done(ctx, "charge", nothing)
 			return 0, errPlain
-		})
-		require.ErrorIs(t, err, errPlain)
+		}, errPlain)
 		r.lapse()
 		return r
 	}
@@ -368,7 +366,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 }
 
 // An operator has typed the charge's result in another shape than its function's, which no attempt
-// can read. The attempt has done nothing with it, and it is said anew.
+// can read. The attempt has done nothing with it, and it is recorded again.
 func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 	seven, absent := charged(reconcile.CompletedWith(7)), charged(reconcile.NotExecuted())
 	eight, err := reconcile.Encode(8)
@@ -414,7 +412,7 @@ func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 			require.Equal(t, orderEffects{}, *s)
 			r.lapse()
 
-			// Operators are told what to ask with, and that it is to be said anew.
+			// Operators get the token to ask with, and that the outcome is to be recorded again.
 			sw := r.probing(tc.op, says(reconcile.CannotBeKnown("gone")))
 			r.sweep(sw)
 			require.Len(t, r.escalations, 1)
@@ -451,7 +449,7 @@ func resolvedCharge(t *testing.T, compensates bool, charge reconcile.Answer) (*r
 }
 
 // Whatever becomes of the write that makes an interrupted step of it again, what no attempt can
-// go on with is said anew, and the step does not run before that.
+// use is recorded again, and the step does not run before that.
 func TestAnUnreadableResultIsReplacedWhateverBecomesOfTheWrite(t *testing.T) {
 	t.Run("it is of another type", func(t *testing.T) {
 		replacedWhateverBecomesOfTheWrite(t, reconcile.CompletedWith("ch_1"), charge[int])
@@ -507,8 +505,8 @@ func replacedWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer,
 	}
 }
 
-// A handler that takes no notice of the step's error is stopped all the same: nothing may go by
-// what can be said anew.
+// A handler that takes no notice of the step's error is stopped all the same: nothing may use
+// what can be replaced.
 func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 	for name, word := range map[string]reconcile.Answer{
 		"it is of another type":   reconcile.CompletedWith("ch_1"),
@@ -516,12 +514,11 @@ func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := resolvedCharge(t, true, word)
-			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+			r.fails(key, func(ctx context.Context, in int) (int, error) {
 				_, _ = refundable(s, 7)(ctx, in)
 				require.Error(t, ctx.Err())
 				return 0, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
-			})
-			require.Error(t, err)
+			}, nil)
 			require.Equal(t, idem.Unknown, r.Record(key).State)
 			require.Equal(t, orderEffects{}, *s)
 		})
@@ -583,16 +580,15 @@ func TestAResolvedStepIsNotAskedAbout(t *testing.T) {
 	}
 }
 
-// An attempt has gone by what was said, and a later one cannot read it, since the step's type
-// has changed. It is not unsaid: the charge is made no second time.
+// An attempt has used what was recorded, and a later one cannot read it, since the step's type
+// has changed. It is not replaced: the charge is made no second time.
 func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
 	for name, first := range map[string]func(r *rig, key idem.Key, s *orderEffects){
 		"it has failed after that": func(r *rig, key idem.Key, s *orderEffects) {
-			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+			r.fails(key, func(ctx context.Context, in int) (int, error) {
 				_, err := charge(s, 7)(ctx, in)
 				return 0, errors.Join(err, errPlain)
-			})
-			require.ErrorIs(r.t, err, errPlain)
+			}, errPlain)
 		},
 		"its process has died after that": func(r *rig, key idem.Key, s *orderEffects) {
 			r.crash(key, func(ctx context.Context, in int) (int, error) {
@@ -613,31 +609,28 @@ func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
 				r.lapse()
 				require.Error(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
 			}
-			_, err := r.call(key, charge(s, 7)) // code that reads both
-			require.NoError(t, err)
+			r.ends(key, charge(s, 7)) // code that reads both
 			require.Equal(t, orderEffects{shipped: 2}, *s)
 		})
 	}
 }
 
-// An attempt has gone on without a result, since its step returned nothing. A later one, whose step
-// returns something, cannot undo it: it is not unsaid either.
+// An attempt has continued without a result, since its step returned nothing. A later one, whose step
+// returns something, cannot undo it: it is not replaced either.
 func TestAStepThatWasUsedWithoutAResultIsNotReplaced(t *testing.T) {
-	for name, reads := range map[string]bool{"it goes by it": true, "its reply is lost": false} {
+	for name, reads := range map[string]bool{"it uses it": true, "its reply is lost": false} {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := resolvedCharge(t, true, reconcile.CompletedWithoutResult())
 			if !reads {
 				r.Faults.Next(idemtest.RecordStep, idemtest.LoseReply)
 			}
-			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+			r.fails(key, func(ctx context.Context, in int) (int, error) {
 				_, err := refundable(s, struct{}{})(ctx, in)
 				return 0, errors.Join(err, errPlain)
-			})
-			require.Error(t, err)
+			}, nil)
 			require.Equal(t, reads, s.shipped == 1)
 			r.lapse()
-			_, err = r.call(key, refundable(s, receipt{"ch_2"}))
-			require.ErrorAs(t, err, new(*idem.StepUnavailableError))
+			r.fails(key, refundable(s, receipt{"ch_2"}), new(*idem.StepUnavailableError))
 			r.lapse()
 			require.Error(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
 			require.Zero(t, s.charged+s.returned)
@@ -695,24 +688,22 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		r.resolve(key, said(reconcile.CompletedWith("ch_1")))
 		r.Faults.Next(idemtest.Finish,
 			func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} })
-		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
+		r.fails(key, func(ctx context.Context, _ int) (int, error) {
 			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 7, nil },
 				&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 			return 0, coded{err, "declined"}
-		})
-		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		}, idem.ErrRecordUnreadable)
 		require.Equal(t, "declined", r.Record(key).Failure.Code, "the handler's own")
 		r.lapse()
 		r.resolve(key, said(reconcile.CompletedWith(7)))
 	})
 	t.Run("its error has a code", func(t *testing.T) {
 		r, s, key := newRig(t), new(orderEffects), refund.Key("acme", "r-1")
-		_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+		r.fails(key, func(ctx context.Context, in int) (int, error) {
 			_, err := charge(s, 7)(ctx, in)
 			require.NoError(t, err)
 			return 0, coded{errPlain, "idem:unread:charge"}
-		})
-		require.ErrorIs(t, err, errPlain)
+		}, errPlain)
 		r.lapse()
 		require.NotContains(t, r.explain(key).Summary, "cannot read")
 		require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice),

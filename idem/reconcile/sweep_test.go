@@ -175,7 +175,7 @@ func TestASweepStopsBeforeItsDeadline(t *testing.T) {
 	})
 }
 
-// A dry run reports what a sweep would do, makes no write, asks nobody and raises no alarm.
+// A dry run reports what a sweep would do, makes no write, asks no provider and raises no alarm.
 func TestADryRunWritesNothing(t *testing.T) {
 	for _, e := range endings() {
 		t.Run(e.name, func(t *testing.T) {

@@ -302,7 +302,7 @@ func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
 	})
 }
 
-// Nobody can check the form of a step's result, and the preview says so. Null is no form.
+// No tool can check the form of a step's result, and the preview says so. Null is no form.
 func TestTheFormOfAStepsResultIsNotChecked(t *testing.T) {
 	path := t.TempDir() + "/charge.json"
 	withRig(t, func(t *testing.T, b *rig) {

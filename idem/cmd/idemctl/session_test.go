@@ -215,7 +215,7 @@ func TestAMachineThatIsFastLeavesARunningClaimAlone(t *testing.T) {
 		o.from(t, 15*time.Minute, dynamotest.Endpoint(t), exitFailed,
 			append([]string{"release", "--reason", "the provider has none"}, which...)...)
 		_, err := idem.Do(t.Context(), o.engine, r1, 1, result)
-		require.ErrorIs(t, err, idem.ErrInFlight, "the handler ran beside the first, which has not ended")
+		require.ErrorIs(t, err, idem.ErrInFlight, "the handler ran while the first one had not ended")
 	}
 }
 
@@ -256,7 +256,7 @@ func TestAMachineThatIsFastServesAConsoleThatReleasesNothingThatMayRun(t *testin
 	require.Equal(t, exitDone, <-ended)
 }
 
-// Where nobody knows the time, records are shown, and nothing is changed.
+// Where the time is not known, records are shown, and nothing is changed.
 func TestReplyWithoutADateRefusesChanges(t *testing.T) {
 	o := newTool(t)
 	o.unknown(r1)

@@ -149,7 +149,7 @@ func TestBehindARESTAPI(t *testing.T) {
 	call := handler.(idemlambda.RESTAPIHandler)
 	res, err := call(context.Background(), r)
 	require.NoError(t, err)
-	require.Equal(t, 403, res.StatusCode, "nobody without a tenant")
+	require.Equal(t, 403, res.StatusCode, "refused without a tenant")
 	r.RequestContext.Authorizer = map[string]any{"tenant": "acme"}
 	for range 2 {
 		res, err = call(context.Background(), r)

@@ -102,7 +102,7 @@ func (p *Pool) take() (inst *instance, cold bool, err error) {
 	return inst, cold, nil
 }
 
-// release frees a place, unless the instance is gone or leaving.
+// release frees a place, unless the instance has ended or is leaving.
 func (p *Pool) release(inst *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *Pool) retire(inst *instance) {
 	p.idle = without(p.idle, inst)
 }
 
-// forget removes an instance that is gone.
+// forget removes an instance that has ended.
 func (p *Pool) forget(inst *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

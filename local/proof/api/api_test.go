@@ -144,7 +144,7 @@ func TestExportedNamesAreNeeded(t *testing.T) {
 		needless := slices.DeleteFunc(declared, func(name string) bool {
 			return used[p.ImportPath+"."+name] || used[name] || mentioned[name]
 		})
-		assert.Empty(t, needless, "package %s exports names that nobody else uses: do not export them, "+
+		assert.Empty(t, needless, "package %s exports names that no other code uses: do not export them, "+
 			"or say in the comment of what they belong to what they are for", strings.TrimPrefix(p.ImportPath, module+"/"))
 	}
 }

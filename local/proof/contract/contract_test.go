@@ -108,7 +108,7 @@ func (l *fixture) serve(w http.ResponseWriter, r *http.Request) {
 	p.arrived <- pid
 	select {
 	case <-p.gate:
-		_ = json.NewEncoder(w).Encode(p.answer(run)) // a process that is gone needs no answer
+		_ = json.NewEncoder(w).Encode(p.answer(run)) // a process that has ended needs no answer
 	case <-r.Context().Done():
 	}
 }

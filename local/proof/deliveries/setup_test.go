@@ -175,7 +175,7 @@ func (s *setup) done() (all []effect) {
 }
 
 // requireNoneRanAgain holds every record to the promise: after an attempt whose
-// outcome nobody knew there was no other.
+// outcome was unknown there was no other.
 func requireNoneRanAgain(t *testing.T, id string, history []image) {
 	t.Helper()
 	owners := map[string]bool{}

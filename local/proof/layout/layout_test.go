@@ -241,7 +241,7 @@ func drawn(t *testing.T) map[string]int {
 	return level
 }
 
-// arrows lists which file uses what of which other one, and collects the files that
+// arrows lists which file uses which declarations of another one, and collects the files that
 // declare something.
 func arrows(t *testing.T, declaring map[string]bool) []string {
 	t.Helper()

@@ -173,7 +173,7 @@ func (s *scene) inTheDeadLetterQueue() string {
 	return s.unknown()
 }
 
-// receivedFromTheDeadLetterQueue has two messages there, of which a reader has received one.
+// receivedFromTheDeadLetterQueue has two messages there. A reader has received one of them.
 func (s *scene) receivedFromTheDeadLetterQueue() string {
 	id := s.inTheDeadLetterQueue()
 	got, err := s.queue.Client.ReceiveMessage(s.t.Context(),

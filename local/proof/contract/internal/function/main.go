@@ -89,7 +89,7 @@ func start[E, R any](
 		"":                      {},
 		script.VariantStep:      {},
 		script.VariantSmall:     {},
-		script.VariantPrincipal: {Principal: nobody},
+		script.VariantPrincipal: {Principal: anonymous},
 		script.VariantTooOld:    {MaxAge: &idemhttp.MaxAge{Header: script.FirstSentHeader}},
 		script.VariantVersion:   {ResponseVersion: 1},
 		script.VariantWait:      {},
@@ -128,7 +128,7 @@ func open(maxResult int, wait time.Duration) *idem.Engine {
 	return engine
 }
 
-func nobody(context.Context, *idemhttp.Request) (string, error) { return "", nil }
+func anonymous(context.Context, *idemhttp.Request) (string, error) { return "", nil }
 
 // play tells the test that the handler runs, and does what the test says.
 func play(ctx context.Context, name string) (a script.Answer, err error) {
