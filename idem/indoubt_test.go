@@ -326,3 +326,23 @@ func TestAnAtomicCommitInDoubtBeforeAnExpiredRecordNeverLands(t *testing.T) {
 		})
 	}
 }
+
+// The record that a commit in doubt would replace is not known, its withdrawal has no answer, and TTL deletes
+// the record: the commit cannot land late, since its caller has been answered that it did not.
+func TestACommitOverARecordThatIsNotReadCannotLandLate(t *testing.T) {
+	r, key := newBankRig(t), atomically.Key("t", "k")
+	leftExpired(t, r.rig, key)
+	before := r.ledger.sum()
+	var held *idemtest.Call
+	r.faults.Next(idemtest.Get, readsNothing)
+	r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
+	r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
+	refused(t, r.rig, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
+	r.clock.Advance(10 * time.Minute)
+	if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
+		r.mem.Delete(key.ID())
+	}
+	require.NotNil(t, held)
+	require.Error(t, held.Do(t.Context()))
+	require.Equal(t, before, r.ledger.sum())
+}

@@ -240,9 +240,13 @@ func (s *situation) Error() string { return string(s.code) }
 
 // refusal answers the request with a situation.
 func (c *Contract) refusal(ctx context.Context, r *Request, s *situation) *Response {
-	if s.code == CodeUndeclared {
+	switch s.code {
+	case CodeUndeclared:
 		slog.WarnContext(ctx, "idemhttp: a request was refused with 500, since its route has no operation: declare one in "+
 			"idemhttp.Routes, or idemhttp.Unprotected", "method", r.Method, "route", r.Route)
+	case CodeTenantMissing:
+		slog.WarnContext(ctx, "idemhttp: a request was refused with 403, since the tenant function found no tenant in it: "+
+			"compare it with what the authorizer passes on", "method", r.Method, "route", r.Route)
 	}
 	row := c.rows[s.code]
 	p := Problem{

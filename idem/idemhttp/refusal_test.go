@@ -236,15 +236,18 @@ func wire(r *Response) string {
 	return b.String()
 }
 
-// A route without an operation is a mistake of the service, whose operators must hear of it.
-func TestAnUndeclaredRouteIsLogged(t *testing.T) {
+// A route without an operation and a request without a tenant are mistakes of the service, whose operators must
+// hear of them.
+func TestMistakesOfTheServiceAreLogged(t *testing.T) {
 	var logged bytes.Buffer
 	was := slog.Default()
 	defer slog.SetDefault(was)
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
-	situations()[CodeUndeclared].get(t, func(*Options) {})
-	require.Regexp(t, `level=WARN msg="idemhttp: a request was refused .*method=POST route=/refunds\n$`,
-		logged.String())
+	for code, route := range map[Code]string{CodeUndeclared: "/refunds", CodeTenantMissing: "/payments"} {
+		logged.Reset()
+		situations()[code].get(t, func(*Options) {})
+		require.Regexp(t, `level=WARN msg="idemhttp: a request was refused .*method=POST route=`+route+`\n$`, logged.String())
+	}
 }
 
 // Fail closed: a request that is refused changes nothing for the next one.

@@ -70,6 +70,12 @@ func plainly(rec *idem.Record, to idem.State) Resolution {
 	return res
 }
 
+// notBefore says when an attempt no longer stands in the way of a resolution.
+func (r *Reconciler) notBefore(rec *idem.Record, attempt string) string {
+	return fmt.Sprintf("not before %s, when the lease and its margin are over: the %s attempt may still be running",
+		rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339), attempt)
+}
+
 // resolving says what a resolution would do.
 func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) Decision {
 	d := Decision{Change: protocol.ChangeResolved, To: res.To}
@@ -79,12 +85,16 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	}
 	switch r.allows(rec, res, now) {
 	case protocol.DoTooEarly:
-		d.Refused = fmt.Sprintf("not before %s, when the lease and its margin are over: the parked attempt may "+
-			"still be running", rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339))
+		d.Refused = r.notBefore(rec, "parked")
 		return d
 	case protocol.DoRefuse:
-		d.Refused = problem(r.refusal(rec, res, now))
-		if !rec.Resolved {
+		over := rec.LeaseUntil.Add(r.opts.Margin + time.Second)
+		switch {
+		case rec.Resolved:
+			d.Refused = problem(r.refusal(rec, res, now))
+		case rec.State == idem.InProgress && now.Before(over) && r.allows(rec, res, over) != protocol.DoRefuse:
+			d.Refused = r.notBefore(rec, "current")
+		default:
 			d.Refused = fmt.Sprintf("only an unknown outcome can be resolved, and this one is %s", rec.State)
 		}
 		return d
