@@ -97,7 +97,8 @@ func Example_webhook() {
 		r := httptest.NewRequest("POST", "/stripe", strings.NewReader(body))
 		r.Header.Set("Stripe-Signature", fmt.Sprintf("t=%d,v1=%x", at, mac.Sum(nil)))
 		if order == "o-8" { // while the secret is replaced, behind an adapter that parts headers
-			r.Header["Stripe-Signature"] = []string{fmt.Sprintf("t=%d", at), "v1=00", fmt.Sprintf("v1=%x", mac.Sum(nil)), "v0=00"}
+			r.Header["Stripe-Signature"] = []string{fmt.Sprintf("t=%d", at), "v1=00", fmt.Sprintf("v1=%x", mac.Sum(nil)),
+				"v0=00"}
 		}
 		w := httptest.NewRecorder()
 		h(w, r)

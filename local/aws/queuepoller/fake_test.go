@@ -141,14 +141,6 @@ type fakeEvent struct {
 	}
 }
 
-func (e fakeEvent) bodies() []string {
-	var list []string
-	for _, r := range e.Records {
-		list = append(list, r.Body)
-	}
-	return list
-}
-
 func (f functionFunc) Invoke(_ context.Context, payload []byte, _ *runtime.InvokeOptions) (runtime.Result, error) {
 	var event fakeEvent
 	if err := json.Unmarshal(payload, &event); err != nil {
