@@ -175,7 +175,7 @@ func whileRunning(t *testing.T, r *rig, key idem.Key, fn func()) (int, error) {
 	})
 }
 
-// A burst of duplicates costs the store nothing, and is told what the store would say.
+// A burst of duplicates costs the store nothing, and is answered as the store would.
 func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 	for _, op := range both {
 		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
@@ -183,13 +183,13 @@ func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 				time.Sleep(5*time.Minute + time.Second) // its lease has been renewed
 				r.clock.Advance(time.Second)
 				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, r.c.run)
-				var told, would *idem.InFlightError
+				var answered, would *idem.InFlightError
 				require.ErrorAs(t, err, &would)
 				r.events.take()
 				r.faults.Reset()
 				for range 64 {
-					refused(t, r, key, &told, r.c.run)
-					require.Equal(t, would, told)
+					refused(t, r, key, &answered, r.c.run)
+					require.Equal(t, would, answered)
 				}
 				require.Empty(t, r.faults.Calls())
 				require.Len(t, r.events.take(), 64, "in_flight each")

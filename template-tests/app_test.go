@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The app alone, as make synth runs it. Each run starts CDK anew, 7 s of CPU: the
+// The app alone, as make synth runs it. Each run starts CDK again, 7 s of CPU: the
 // short version has the run that fails; one that ends well is part of cloud's
 // TestDeploy. What is on stderr is ours: CDK's runtime says nothing about itself.
 func TestApp(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var updateSnapshots = flag.Bool("update", false, "write the snapshots anew, unless a table would be replaced")
+var updateSnapshots = flag.Bool("update", false, "write the snapshots again, unless a table would be replaced")
 
 func snapshotFile(name string) string {
 	return filepath.Join("testdata", "snapshots", name+".template.json")

@@ -41,7 +41,7 @@ type fault struct {
 	name string
 	// lost: of the request, or of the reply; dies: and the process with it.
 	request, dies bool
-	// same: the same write is sent again, instead of one made anew.
+	// same: the same write is sent again, instead of a new one.
 	same bool
 }
 

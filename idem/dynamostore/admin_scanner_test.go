@@ -268,7 +268,7 @@ func TestAPageThatIsNoneIsAMistakeOfTheCaller(t *testing.T) {
 }
 
 // What is due is listed although what was listed before moves away, ends, or is claimed
-// anew between two pages.
+// again between two pages.
 func TestDuePagesWhileRecordsMove(t *testing.T) {
 	f := open(t, nil)
 	ctx, q := t.Context(), f.adminStore(t)

@@ -37,7 +37,7 @@ func TestCallsWithoutTransactions(t *testing.T) {
 		{"postponed", o.postpones, []string{upd}},
 		{"escalated", o.escalates, []string{put, upd, put}},
 		{"resolved", o.resolves(protocol.Completed), []string{put, get, upd, put}},
-		{"expired, claimed anew", o.replaces, []string{put}},
+		{"expired, claimed again", o.replaces, []string{put}},
 		{"parked again", o.parks, []string{put, upd, put}},
 		{"resolved again", o.resolves(protocol.Failed), []string{put, get, upd, put}},
 		{"kept for longer", o.extends, []string{get, put, upd, put}},

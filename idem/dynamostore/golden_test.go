@@ -23,7 +23,7 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-var updateGolden = flag.Bool("update", false, "write the golden files anew")
+var updateGolden = flag.Bool("update", false, "write the golden files again")
 
 // The requests as they are sent, whole: operation, expressions, names, values.
 // After a change that is meant, run the test with -update and read the diff.

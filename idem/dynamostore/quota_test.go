@@ -29,7 +29,7 @@ func throttledIf(throttled bool) error {
 
 func throttles(int64) error { return throttledIf(true) }
 
-// useUp takes all retries that a throttled store has in hand, and counts the tries anew.
+// useUp takes all retries that a throttled store has in hand, and counts the tries again.
 func useUp(t *testing.T, s *Store, tries *atomic.Int64) {
 	t.Helper()
 	for s.retry.quota.Remaining() >= retryCost {

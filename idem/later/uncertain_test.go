@@ -89,7 +89,7 @@ func TestAnAcceptanceAfterAnUncertainAttemptStaysUncertain(t *testing.T) {
 	}
 }
 
-// Between a worker's look and its claim the work is cancelled, forgotten and accepted anew: the
+// Between a worker's look and its claim the work is cancelled, forgotten and accepted again: the
 // worker has the input of what is over, and runs nothing.
 func TestAWorkerRunsNoInputOfAnEarlierAcceptance(t *testing.T) {
 	d, key, id := deskWith(t, statement)

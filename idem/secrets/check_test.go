@@ -66,7 +66,7 @@ func TestCallsOfAnOperationWithASecret(t *testing.T) {
 		calls(p, "first execution of a process", get, acquire, finish)
 		p.op.Values = secrets.New(secretA)
 		p.replays("three", three)
-		calls(p, "replay, the operation made anew", acquire, result)
+		calls(p, "replay, the operation made again", acquire, result)
 		time.Sleep(time.Hour - time.Millisecond)
 		p.replays("three", three)
 		calls(p, "replay within the hour", acquire, result)

@@ -77,7 +77,7 @@ func staleClaimCases(steps bool) []check {
 		}
 	}
 	for _, replace := range []bool{false, true} {
-		cases = append(cases, check{fmt.Sprintf("on a deleted record reserves anew, replace %v", replace), func(c *cell) {
+		cases = append(cases, check{fmt.Sprintf("on a deleted record reserves again, replace %v", replace), func(c *cell) {
 			a := c.start()
 			other := a.next()
 			if replace {

@@ -205,7 +205,7 @@ var settleFaults = []fault{
 		return len(w.Steps) > 0 && !rec.Bears(w.Write) && rec.Steps[w.Steps[0].Name].Write == w.Write
 	})},
 	{"what a resolution records of a step is not marked", []string{
-		"step/what a resolution has recorded is read once", "settle/resolution says anew what an attempt could not read",
+		"step/what a resolution has recorded is read once", "settle/resolution records again what an attempt could not read",
 	}, after(settlements, func(_ protocol.Settlement, _, next *protocol.Record) {
 		for name, step := range next.Steps {
 			step.FromResolution = false

@@ -215,8 +215,8 @@ var claimFaults = []fault{
 		"delayed/takeover after its withdrawal", "delayed/replacement after its withdrawal",
 	}, after(withdrawals, func(_ protocol.Withdrawal, old, next *protocol.Record) { next.Write = old.Write })},
 	{"withdrawal ignores what was seen", []string{
-		"delayed/takeover after its withdrawal", "claim/on a deleted record reserves anew, replace false",
-		"claim/on a deleted record reserves anew, replace true", "delayed/withdrawal brings no steps back",
+		"delayed/takeover after its withdrawal", "claim/on a deleted record reserves again, replace false",
+		"claim/on a deleted record reserves again, replace true", "delayed/withdrawal brings no steps back",
 	}, before(withdrawals, func(w *protocol.Withdrawal, _ *protocol.Record) { w.Claim.Seen = "" })},
 	{"withdrawal deletes the winner's claim", []string{
 		"fencing/withdrawal after a takeover",

@@ -138,10 +138,10 @@ func questionCases(h Harness) []check {
 		{"resolved again", func(c *cell) {
 			for _, first := range outcomes {
 				for _, second := range outcomes {
-					having(parks, resolves(first))(c).refused(resolves(second)).lands(anew(resolves(second)))
+					having(parks, resolves(first))(c).refused(resolves(second)).lands(replacing(resolves(second)))
 				}
 			}
-			again := anew(resolves(protocol.Failed))
+			again := replacing(resolves(protocol.Failed))
 			having(completes)(c).refused(again)
 			having(parks, resolves(protocol.Released))(c).holds(again).lands(takesOver).late(false)
 		}},

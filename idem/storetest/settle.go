@@ -53,7 +53,7 @@ func settleCases(steps bool) []check {
 			for said, left := range map[string]string{"": "pay_0", "pay_1": ""} {
 				for _, to := range outcomes {
 					a := having(refers("pay_0"), parks, resolvesWith(protocol.Failed, said))(c)
-					a.lands(anew(resolvesWith(to, "")))
+					a.lands(replacing(resolvesWith(to, "")))
 					equal(c, "Ref", left, c.get(a.id()).Ref)
 				}
 			}
@@ -78,12 +78,12 @@ func settleCases(steps bool) []check {
 			for _, first := range all {
 				for _, second := range append(all, protocol.StepWrite{}) {
 					a := having(ships, begins, lapses, recordsOfStep(first))(c)
-					c.onlyOneOfTwo(anew(over(second))(a).(settle))
+					c.onlyOneOfTwo(replacing(over(second))(a).(settle))
 					a.lands(takesOver)
 				}
 			}
 		}},
-		check{"resolution says anew what an attempt could not read", func(c *cell) {
+		check{"resolution records again what an attempt could not read", func(c *cell) {
 			for _, verdict := range needed {
 				for _, second := range []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {}} {
 					a := having(ships)(c).resolvedStep(verdict)
@@ -101,9 +101,9 @@ func settleCases(steps bool) []check {
 				r.Steps = done
 				return r
 			}
-			a.again(completed).lands(anew(completed))
+			a.again(completed).lands(replacing(completed))
 			equal(c, "NeedsCompensation", true, c.get(a.id()).Steps["book"].NeedsCompensation())
-			a.lands(anew(resolves(protocol.Failed)))
+			a.lands(replacing(resolves(protocol.Failed)))
 		}}))
 }
 
@@ -116,8 +116,8 @@ func resolvesWith(to protocol.State, ref string) move {
 	}
 }
 
-// anew is a resolution over an earlier one.
-func anew(m move) move {
+// replacing is a resolution over an earlier one.
+func replacing(m move) move {
 	return func(a *attempt) write {
 		r := m(a).(settle)
 		r.Again = true

@@ -108,7 +108,7 @@ func TestDeploy(t *testing.T) {
 
 	c.must(t, "deploy", "--all", "--require-approval", "never", "--app", again)
 	require.Equal(t, names, c.account.Deployed())
-	// Everything has the same bytes, built and synthesized anew too: an object's name
+	// Everything has the same bytes, built and synthesized again too: an object's name
 	// is its digest.
 	require.ElementsMatch(t, slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(c.account.Objects())))
 

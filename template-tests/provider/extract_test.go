@@ -19,7 +19,7 @@ import (
 // The archive comes from
 //
 //	npm pack @cdktf/provider-aws@21.22.1
-var archive = flag.String("archive", "", "write provider.json anew from this `file` of npm's")
+var archive = flag.String("archive", "", "write provider.json again from this `file` of npm's")
 
 // kinds are the resource types in the extract: those that infra/terraform uses.
 var kinds = []string{

@@ -28,7 +28,7 @@ func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
 		b.says(exitFailed, "--seen is of others", with(many, "--reason", "none there", "--seen", seen)...)
 		require.Equal(t, idem.Unknown, b.Record(two).State)
 		require.Equal(t, idem.Unknown, b.Record(late).State)
-		// Seen anew, as a script does it.
+		// Seen again, as a script does it.
 		_, out, _ := b.run(with(many, "--reason", "a look", "--dry-run", "-o", "json")...)
 		var all []changed
 		require.NoError(t, json.Unmarshal([]byte(out), &all))
@@ -91,16 +91,16 @@ func TestOfManyRecordsTheRiskIsShown(t *testing.T) {
 }
 
 // A decision of many that was wrong is replaced by another one where it still is the outcome: not
-// where a call has gone on, somebody has decided anew, or the history does not tell.
+// where a call has gone on, somebody has decided again, or the history does not tell.
 func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
 		var keys []idem.Key
-		for _, name := range []string{"1", "2", "kept", "called", "anew", "damaged", "before", "unsure"} {
+		for _, name := range []string{"1", "2", "kept", "called", "replaced", "damaged", "before", "unsure"} {
 			keys = append(keys, refund.Key("acme", name))
 		}
 		other := order.Key("acme", "1")
 		b.unknown(append(keys, other)...)
-		kept, called, anew, damaged, before, unsure := keys[2], keys[3], keys[4], keys[5], keys[6], keys[7]
+		kept, called, replaced, damaged, before, unsure := keys[2], keys[3], keys[4], keys[5], keys[6], keys[7]
 		b.Clock.Advance(time.Hour)
 		one := func(key idem.Key, to ...string) {
 			args := []string{"resolve", key.ID(), "--reason", "case 1", "--yes", "--provider-says", "it has it"}
@@ -119,7 +119,7 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 
 		b.Clock.Advance(time.Hour)
 		b.want(exitDone, "extend", kept.ID(), "--for", "2160h", "--yes", "--reason", "dispute")
-		one(anew, "--again", "--to", "completed", "--no-result")
+		one(replaced, "--again", "--to", "completed", "--no-result")
 		one(called, "--again", "--to", "released")
 		require.NoError(t, b.call(called, result))
 		b.noted["e7"] = protocol.Audit{ID: damaged.ID(), Entry: "e7", At: b.Clock.Now(),
@@ -144,7 +144,7 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 			idem.Failed, idem.Completed, idem.Failed} {
 			require.Equal(t, want, b.Record(keys[i]).State, "%d", i)
 		}
-		for _, key := range []idem.Key{called, anew, damaged, unsure} {
+		for _, key := range []idem.Key{called, replaced, damaged, unsure} {
 			require.Contains(t, strings.Join(strings.Fields(out), " "), key.ID()+": its outcome is not that decision any more")
 		}
 		require.NotContains(t, out, before.ID())

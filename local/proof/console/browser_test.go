@@ -28,7 +28,7 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-var update = flag.Bool("update", false, "make the README's picture anew")
+var update = flag.Bool("update", false, "make the README's picture again")
 
 // within bounds one test in the browser.
 const within = 2 * time.Minute
@@ -145,7 +145,7 @@ func (b *tab) clean() {
 	require.Equal(b.t, map[string]bool{b.base: true}, b.hosts)
 }
 
-// do looks for its node anew if a page that is followed has been replaced since it was found.
+// do looks for its node again if a page that is followed has been replaced since it was found.
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	for {

@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/memstore"
 )
 
-var update = flag.Bool("update", false, "write the golden matrix and the README's table anew")
+var update = flag.Bool("update", false, "write the golden matrix and the README's table again")
 
 // setup is where a cell plays.
 type setup struct {

@@ -28,7 +28,7 @@ import (
 	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
-// What is sent is not sent again when the stream begins anew.
+// What is sent is not sent again when the stream begins again.
 func TestStreamReplayedFromTheStart(t *testing.T) {
 	t.Parallel()
 	r := newSetup(t, false)

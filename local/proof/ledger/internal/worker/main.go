@@ -3,7 +3,7 @@
 // ledger, the message and the outcome commit together.
 //
 // No condition hides an effect that comes twice: an entry is put under a number
-// that every attempt makes anew, and each journal is appended to.
+// that every attempt makes again, and each journal is appended to.
 //
 // Environment: IDEM_TABLE, IDEM_DYNAMODB_ENDPOINT; LEDGER_ACCOUNTS and
 // LEDGER_ENTRIES name the business's tables, LEDGER_MODE is reserved or atomic.
