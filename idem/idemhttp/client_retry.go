@@ -89,16 +89,18 @@ const maxProblem = 64 << 10
 type verdict struct {
 	Code      Code  `json:"code"`
 	Retryable *bool `json:"retryable"`
+	// unread says that the body did not arrive, or not in time.
+	unread bool
 }
 
 // isAccepted reports whether an answer is the contract's 202 for a request that was accepted
-// for later, and not the operation's own answer.
+// for later, and not the operation's own answer. One that cannot be read may be the contract's.
 func isAccepted(res *http.Response) bool {
 	if res.StatusCode != http.StatusAccepted || isReplay(res) {
 		return false
 	}
 	p, ok := peek(res, "application/json")
-	return ok && *p.Retryable && p.Code == CodeAccepted
+	return p.unread || ok && *p.Retryable && p.Code == CodeAccepted
 }
 
 func isReplay(res *http.Response) bool {
@@ -127,7 +129,7 @@ func peek(res *http.Response, mediaType string) (verdict, bool) {
 		Error verdict `json:"error"` // in the Stripe profile
 	}
 	if json.Unmarshal(start, &p) != nil {
-		return verdict{}, false
+		return verdict{unread: err != nil}, false
 	}
 	if p.Retryable == nil {
 		p.verdict = p.Error
