@@ -184,7 +184,7 @@ var refused = map[protocol.Action]reply{
 			"an attempt left no outcome and may have taken effect."},
 	protocol.DoUnknown: {"HTTP 409 outcome_unknown.",
 		"An error: the outcome is unknown. A message is delivered again."},
-	protocol.DoAccepted: {"HTTP 202: the work waits for its worker.", "HTTP 202: the work waits for its worker."},
+	protocol.DoAccepted: {"HTTP 202: the work is accepted for later.", "An error: the work is accepted for later."},
 	protocol.DoInFlight: {"HTTP 409 idempotency_key_in_progress with Retry-After.",
 		"An error: another attempt runs. A message is delivered again."},
 	protocol.DoReused: {"HTTP 422 idempotency_key_reused.",

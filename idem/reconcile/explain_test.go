@@ -12,6 +12,8 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -24,6 +26,17 @@ var stories = []struct {
 }{
 	{"absent", refund.Key("acme", "r-1"), func(*rig, idem.Key) {}},
 	{"running", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.killed(key) }},
+	{"running and repeatable", webhook.Key("acme", "w-1"), func(r *rig, key idem.Key) { r.killed(key) }},
+	{"running in a step", order.Key("acme", "o-1"), func(r *rig, key idem.Key) {
+		r.crash(key, shopping(new(orderEffects), r.Crash))
+	}},
+	{"accepted", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.accept(key) }},
+	{"accepted and running", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.accept(key); r.workerKilled(key) }},
+	{"accepted and lapsed", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) {
+		r.accept(key)
+		r.workerKilled(key)
+		r.lapse()
+	}},
 	{"lapsed", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.killed(key); r.lapse() }},
 	{"lapsed and repeatable", webhook.Key("acme", "w-1"), func(r *rig, key idem.Key) { r.killed(key); r.lapse() }},
 	{"completed", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, nil) }},
@@ -71,6 +84,24 @@ var stories = []struct {
 
 var alice = reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 
+// accept leaves work that waits for its worker.
+func (r *rig) accept(key idem.Key) {
+	r.t.Helper()
+	_, err := later.Accept[int](r.t.Context(), r.Engine, key, 1, nil)
+	require.NoError(r.t, err)
+}
+
+// workerKilled leaves the claim of a worker whose process died.
+func (r *rig) workerKilled(key idem.Key) {
+	r.t.Helper()
+	defer r.Restart()
+	ds := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (idem.Result[int], error) {
+		return later.Work(ctx, e, refund, key.ID(), func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
+	})
+	require.ErrorIs(r.t, ds[0].Err, idemtest.ErrCrashed)
+	require.Equal(r.t, idem.InProgress, r.Record(key).State)
+}
+
 // end is an attempt that ends with the error.
 func (r *rig) end(key idem.Key, err error) {
 	r.t.Helper()
@@ -107,6 +138,7 @@ func (r *rig) got(key idem.Key, input int) string {
 	for word, sentinel := range map[string]error{
 		"An error: the outcome is unknown.": idem.ErrOutcomeUnknown, "An error: another attempt runs.": idem.ErrInFlight,
 		"An error: the key was used with another input.":  idem.ErrKeyReused,
+		"An error: the work is accepted for later.":       idem.ErrAccepted,
 		"An error: it took effect, and its result is not": idem.ErrOutcomeUnavailable,
 	} {
 		if errors.Is(err, sentinel) {
@@ -131,13 +163,20 @@ func TestWhatIsExplainedIsWhatHappens(t *testing.T) {
 			s.leave(r, s.key)
 			require.Truef(t, strings.HasPrefix(e.OtherInput, r.got(s.key, 2)), "%s", e.OtherInput)
 
-			for _, d := range e.Decisions {
+			for i, d := range e.Decisions {
 				r := newRig(t)
 				s.leave(r, s.key)
 				err := r.decide(s.key, d)
 				require.Equalf(t, d.Refused == "", err == nil, "%+v: %v", d, err)
 				if err == nil {
 					require.Truef(t, strings.HasPrefix(d.Then, r.got(s.key, 1)), "%s", d.Then)
+				}
+				if until, ok := strings.CutPrefix(d.Refused, "not before "); ok {
+					until, _, _ = strings.Cut(until, ",")
+					at, err := time.Parse(time.RFC3339, until)
+					require.NoError(t, err)
+					r.Clock.Advance(at.Add(time.Second).Sub(r.Clock.Now()))
+					require.Empty(t, r.explain(s.key).Decisions[i].Refused)
 				}
 			}
 		})
