@@ -80,7 +80,7 @@ func newRoute(key string, invoke Invoke) (route, error) {
 		case strings.HasSuffix(segment, "+}"):
 			kind, group = greedy, "/(.+)"
 		case !strings.HasPrefix(segment, "{"):
-			kind, group = literal, "/"+regexp.QuoteMeta((&url.URL{Path: segment}).EscapedPath())
+			kind, group = literal, "/"+regexp.QuoteMeta(url.PathEscape(segment))
 		}
 		r.order, pattern = r.order+kind, pattern+group
 		if kind != literal {
@@ -93,15 +93,21 @@ func newRoute(key string, invoke Invoke) (route, error) {
 
 // match finds the route and its path parameters; nil if there is none.
 func (t table) match(method, escapedPath string) (*route, map[string]string) {
+	// One spelling for each path. The server has parsed it, so its escapes are valid.
+	segments := strings.Split(escapedPath, "/")
+	for i, segment := range segments {
+		segment, _ = url.PathUnescape(segment)
+		segments[i] = url.PathEscape(segment)
+	}
+	path := strings.Join(segments, "/")
 	for i := range t.routes {
 		r := &t.routes[i]
-		values := r.pattern.FindStringSubmatch(escapedPath)
+		values := r.pattern.FindStringSubmatch(path)
 		if values == nil || r.method != anyMethod && r.method != method {
 			continue
 		}
 		parameters := map[string]string{}
 		for j, name := range r.parameters {
-			// The server has parsed the path, so its escapes are valid.
 			parameters[name], _ = url.PathUnescape(values[j+1])
 		}
 		return r, parameters
