@@ -79,6 +79,8 @@ func (p *Poller) delete(messages []types.Message) {
 		return
 	}
 	for _, refused := range out.Failed {
-		p.trouble("delete a message from %s: %s: %s", p.url, aws.ToString(refused.Code), aws.ToString(refused.Message))
+		i, _ := strconv.Atoi(aws.ToString(refused.Id))
+		p.trouble("delete message %s from %s: %s: %s",
+			ids(messages[i:i+1]), p.url, aws.ToString(refused.Code), aws.ToString(refused.Message))
 	}
 }

@@ -29,7 +29,8 @@
 // while a batch waits.
 //
 // Delivery is at least once, as in Lambda: a function that has succeeded is invoked again if
-// its messages could not be deleted, or not in time.
+// its messages could not be deleted, or not in time. A message whose visibility ends while the
+// function runs is delivered a second time meanwhile.
 //
 // Source: AWS Lambda developer guide, "Using Lambda with Amazon SQS", with its
 // pages "Creating and configuring an Amazon SQS event source mapping",
