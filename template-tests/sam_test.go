@@ -66,6 +66,7 @@ func fromYAML(t *testing.T, n *yaml.Node) any {
 		require.NoError(t, n.Decode(&number))
 		return number
 	}
+	require.NotContains(t, n.Value, "${", "a reference without !Sub is text")
 	var v any
 	require.NoError(t, n.Decode(&v))
 	return v

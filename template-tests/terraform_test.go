@@ -29,6 +29,7 @@ var only = map[string]struct{ template, terraform []string }{
 func sameInTerraform(t *testing.T, tt template, files map[string]string) {
 	found, problems := provider.Evaluate(files)
 	require.Empty(t, problems)
+	require.NotContains(t, tt, "Conditions")
 	all := strings.Join(slices.Collect(maps.Values(files)), "")
 	got := map[string][]string{}
 	for address, r := range found {
@@ -39,6 +40,8 @@ func sameInTerraform(t *testing.T, tt template, files map[string]string) {
 	for id, raw := range tt["Resources"].(map[string]any) {
 		r, name := raw.(map[string]any), snake(id)
 		kind := r["Type"].(string)
+		require.Subset(t, []string{"Type", "Properties", "DependsOn", "DeletionPolicy", "UpdateReplacePolicy", "Metadata"},
+			slices.Collect(maps.Keys(r)), id)
 		properties := maps.Clone(r["Properties"].(map[string]any))
 		delete(properties, "Code")
 		delete(properties, "PolicyName")
