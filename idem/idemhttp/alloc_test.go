@@ -18,8 +18,8 @@ import (
 func TestContractAllocations(t *testing.T) {
 	engine, r, res := newEngine(t, memory()), payment(), created()
 	c := contractFor(t, engine, Routes{"POST /payments": transfer}, Claim("tenant"))
-	next := func(context.Context) (*Response, error) { return res, nil }
-	fp, n := fingerprint.Bytes(r.Body), 0
+	fp, n, ran := fingerprint.Bytes(r.Body), 0, 0
+	next := func(context.Context) (*Response, error) { ran++; return res, nil }
 	key := func(replay bool) string {
 		if !replay {
 			n++
@@ -28,15 +28,23 @@ func TestContractAllocations(t *testing.T) {
 	}
 	for _, replay := range []bool{false, true} {
 		alone := testing.AllocsPerRun(1000, func() {
-			_, _ = engine.Execute(context.Background(), idem.Call{
-				Key: charge.Key("blue", key(replay)), Fingerprint: fp,
+			out, err := engine.Execute(context.Background(), idem.Call{
+				Key: transfer.Key("blue", key(replay)), Fingerprint: fp,
 				Run: func(context.Context) idem.Answer { return idem.Answer{Body: res.Body} },
 			})
+			if err != nil || out.Replayed != replay {
+				t.Fatal(err, out.Replayed)
+			}
 		})
+		ran = 0
 		served := testing.AllocsPerRun(1000, func() {
 			r.Header["idempotency-key"][0] = key(replay)
-			_, _ = c.Serve(context.Background(), r, next)
+			got, err := c.Serve(context.Background(), r, next)
+			if err != nil || got.Status != 201 || (got.Headers[HeaderReplayed] != "") != replay {
+				t.Fatal(err, got)
+			}
 		})
+		require.Equal(t, replay, ran == 0)
 		t.Logf("replay %v: %v allocations, %v more with the contract", replay, alone, served-alone)
 		require.LessOrEqual(t, alone, 30.0)
 		require.LessOrEqual(t, served-alone, 32.0)
