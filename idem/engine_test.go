@@ -131,10 +131,11 @@ func (r *rig) in(ctx context.Context) *rig {
 }
 
 func (r *rig) context(t *testing.T) context.Context {
+	ctx := cmp.Or(r.ctx, t.Context())
 	if r.frozen {
-		return inLambda(t.Context())
+		ctx = inLambda(ctx)
 	}
-	return cmp.Or(r.ctx, t.Context())
+	return ctx
 }
 
 type handler[Out any] = func(context.Context, int) (Out, error)

@@ -26,6 +26,9 @@ func (a *attempt) accept(input string) finish {
 // accepts is the move that accepts for later, with an input that a store may keep in parts.
 func accepts(a *attempt) write { return a.accept(string(noise(5 << 10))) }
 
+// acceptsLittle is the same with an input that fits into the record.
+func acceptsLittle(a *attempt) write { return a.accept("input") }
+
 // accepted is a record that waits for a worker.
 func (c *cell) accepted(input string) *attempt {
 	c.Helper()

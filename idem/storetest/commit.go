@@ -45,7 +45,7 @@ func commitCases(h Harness) []check {
 	commit, failure := commits(ended("outcome")), commits((*attempt).fail)
 	kinds := []move{commit, failure}
 	if !h.WithoutSteps {
-		kinds = append(kinds, accepts)
+		kinds = append(kinds, accepts, acceptsLittle)
 	}
 	return []check{
 		{"without a claim creates the record", func(c *cell) {
