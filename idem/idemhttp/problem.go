@@ -245,7 +245,7 @@ func (c *Contract) refusal(ctx context.Context, r *Request, s *situation) *Respo
 		slog.WarnContext(ctx, "idemhttp: a request was refused with 500, since its route has no operation: declare one in "+
 			"idemhttp.Routes, or idemhttp.Unprotected", "method", r.Method, "route", r.Route)
 	case CodeTenantMissing:
-		slog.WarnContext(ctx, "idemhttp: a request was refused with 403, since the tenant function found no tenant in it: "+
+		slog.WarnContext(ctx, "idemhttp: a request was refused, since the tenant function found no usable tenant in it: "+
 			"compare it with what the authorizer passes on", "method", r.Method, "route", r.Route)
 	}
 	row := c.rows[s.code]

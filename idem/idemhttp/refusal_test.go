@@ -246,7 +246,7 @@ func TestMistakesOfTheServiceAreLogged(t *testing.T) {
 	for code, route := range map[Code]string{CodeUndeclared: "/refunds", CodeTenantMissing: "/payments"} {
 		logged.Reset()
 		situations()[code].get(t, func(*Options) {})
-		require.Regexp(t, `level=WARN msg="idemhttp: a request was refused .*method=POST route=`+route+`\n$`, logged.String())
+		require.Regexp(t, `level=WARN msg="idemhttp: a request was refused.*method=POST route=`+route+`\n$`, logged.String())
 	}
 }
 
