@@ -37,7 +37,8 @@ import (
 // The last answer is returned unchanged, except the 202 of a request that was accepted for
 // later without a Location to follow ([CodeAccepted]). After such a 202 the request is sent
 // again as after a 409. If the last answer is such a 202, the error is a [*SendError] with
-// [ErrStillRunning], because the request has no outcome yet.
+// [ErrStillRunning], because the request has no outcome yet. A 202 in JSON whose body cannot be read
+// may be one: it has the same error, and the request is not sent again.
 //
 // A request is sent again after the delay in Retry-After, or MaxWait if that is shorter,
 // plus a random delay that grows. It is not sent again when its key may be forgotten, or if
@@ -98,8 +99,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		switch {
 		case !again && err != nil:
 			return nil, s.failed(err)
-		case !again && s.keyed && isAccepted(res):
+		case !again && s.isUndecided(res):
 			drain(res.Body)
+			if cause := context.Cause(req.Context()); cause != nil {
+				return nil, s.failed(fmt.Errorf("%w: %w", ErrStillRunning, cause))
+			}
 			return nil, s.failed(ErrStillRunning)
 		case !again:
 			return res, nil
@@ -176,7 +180,7 @@ func drain(body io.ReadCloser) {
 }
 
 // A service may send a body as slowly as it likes, and ResponseHeaderTimeout ends with the header. A
-// body that is drained saves a connection only; one that has a problem decides what comes next.
+// body that is drained saves a connection only; one of a problem or a 202 decides what comes next.
 const (
 	drainTime = time.Second
 	peekTime  = 2 * time.Second
@@ -200,8 +204,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // ErrStillRunning says that the last answer to a request was 202: the request is being
-// executed, or will be. Send it again with the same key to get its outcome, or call
-// [Transport.Await] for a 202 with a Location.
+// executed, or will be. It may also have ended, if the body of the 202 could not be read. Send it again
+// with the same key to get its outcome, or call [Transport.Await] for a 202 with a Location.
 var ErrStillRunning = errors.New("idemhttp: the request is still running")
 
 // ErrKeyExpired says that a request was not sent, since its key may be forgotten

@@ -246,17 +246,21 @@ func TestAwaitLeavesTheHeadersAtTheFirstHost(t *testing.T) {
 // A service that never ends its bodies holds up neither a request nor Await.
 func TestBodiesThatStall(t *testing.T) {
 	problem, html := http.Header{"Content-Type": {ProblemMediaType}}, http.Header{"Content-Type": {"text/html"}}
-	type answer struct {
+	inJSON := http.Header{"Content-Type": {"application/json"}}
+	followed := http.Header{"Content-Type": {"application/json"}, "Location": {"/jobs/7"}}
+	for name, first := range map[string]struct {
 		code   int
 		header http.Header
-	}
-	for name, first := range map[string]answer{
-		"a problem": {503, problem}, "another answer": {503, html},
-		"accepted": {202, http.Header{"Content-Type": {"application/json"}}},
+		sends  int
+		err    error
+	}{
+		"a problem": {503, problem, 2, nil}, "another answer": {503, html, 2, nil},
+		"a 202": {202, inJSON, 1, ErrStillRunning}, "a 202 with a Location": {202, followed, 1, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			code, header := first.code, first.header
+			sends, code, header := 0, first.code, first.header
 			transport, err := NewTransport(answering(func(r *http.Request) (*http.Response, error) {
+				sends++
 				body, _ := io.Pipe()
 				return &http.Response{StatusCode: code, Header: header, Body: body, Request: r}, nil
 			}), &ClientOptions{MaxAttempts: 2})
@@ -264,13 +268,12 @@ func TestBodiesThatStall(t *testing.T) {
 			begun := time.Now()
 			req := request(t, "POST", "http://service.example/jobs", `{}`)
 			res, err := transport.RoundTrip(req)
-			if code == 202 { // which may be the contract's
-				require.ErrorIs(t, err, ErrStillRunning)
-			} else {
-				require.NoError(t, err)
+			require.ErrorIs(t, err, first.err)
+			if err == nil {
 				require.NoError(t, res.Body.Close())
 			}
-			require.Less(t, time.Since(begun), 5*time.Second, name)
+			require.Equal(t, first.sends, sends, name)
+			require.Less(t, time.Since(begun), 3*time.Second, name)
 
 			code, header = 202, http.Header{"Location": {"/jobs/7"}}
 			res, err = transport.RoundTrip(req)
@@ -283,6 +286,22 @@ func TestBodiesThatStall(t *testing.T) {
 			require.LessOrEqual(t, time.Since(begun), 10*time.Second+drainTime, name)
 		})
 	}
+}
+
+// Whose context ends while the body of a 202 is read learns that too.
+func TestACancelledReadOfA202(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	transport, err := NewTransport(answering(func(r *http.Request) (*http.Response, error) {
+		body, end := io.Pipe()
+		cancel()
+		_ = end.CloseWithError(context.Canceled)
+		return &http.Response{StatusCode: 202, Header: http.Header{"Content-Type": {"application/json"}}, Body: body,
+			Request: r}, nil
+	}), nil)
+	require.NoError(t, err)
+	_, err = transport.RoundTrip(request(t, "POST", "http://service.example/jobs", `{}`).WithContext(ctx))
+	require.ErrorIs(t, err, ErrStillRunning)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 // due is a context that has a deadline by the trial's clock.

@@ -59,8 +59,10 @@ func isHopeless(err error) bool {
 // retryable member decides if there is one. A replay is the recorded outcome, so the next
 // answer would be the same.
 func (s *sending) mayRepeat(res *http.Response) bool {
-	if s.keyed && isAccepted(res) {
-		return true
+	if s.keyed {
+		if accepted, _ := isAccepted(res); accepted {
+			return true
+		}
 	}
 	if res.StatusCode < 400 || isReplay(res) {
 		return false
@@ -93,14 +95,20 @@ type verdict struct {
 	unread bool
 }
 
+// isUndecided reports whether an answer is not the request's outcome, or may not be.
+func (s *sending) isUndecided(res *http.Response) bool {
+	accepted, unread := isAccepted(res)
+	return s.keyed && (accepted || unread)
+}
+
 // isAccepted reports whether an answer is the contract's 202 for a request that was accepted
-// for later, and not the operation's own answer. One that cannot be read may be the contract's.
-func isAccepted(res *http.Response) bool {
-	if res.StatusCode != http.StatusAccepted || isReplay(res) {
-		return false
+// for later, without a Location to follow, and not the operation's own answer. An unread one may be either.
+func isAccepted(res *http.Response) (accepted, unread bool) {
+	if res.StatusCode != http.StatusAccepted || res.Header.Get("Location") != "" || isReplay(res) {
+		return false, false
 	}
 	p, ok := peek(res, "application/json")
-	return p.unread || ok && *p.Retryable && p.Code == CodeAccepted
+	return ok && *p.Retryable && p.Code == CodeAccepted, p.unread
 }
 
 func isReplay(res *http.Response) bool {
