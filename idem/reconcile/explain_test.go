@@ -138,7 +138,7 @@ func (r *rig) got(key idem.Key, input int) string {
 	for word, sentinel := range map[string]error{
 		"An error: the outcome is unknown.": idem.ErrOutcomeUnknown, "An error: another attempt runs.": idem.ErrInFlight,
 		"An error: the key was used with another input.":  idem.ErrKeyReused,
-		"An error: the work is accepted for later.":       idem.ErrAccepted,
+		"No outcome yet: the work is accepted for later.": idem.ErrAccepted,
 		"An error: it took effect, and its result is not": idem.ErrOutcomeUnavailable,
 	} {
 		if errors.Is(err, sentinel) {
@@ -150,6 +150,7 @@ func (r *rig) got(key idem.Key, input int) string {
 
 // What an explanation says of the next call is what it gets.
 func TestWhatIsExplainedIsWhatHappens(t *testing.T) {
+	waits := 0
 	for _, s := range stories {
 		t.Run(s.name, func(t *testing.T) {
 			r := newRig(t)
@@ -175,12 +176,16 @@ func TestWhatIsExplainedIsWhatHappens(t *testing.T) {
 					until, _, _ = strings.Cut(until, ",")
 					at, err := time.Parse(time.RFC3339, until)
 					require.NoError(t, err)
-					r.Clock.Advance(at.Add(time.Second).Sub(r.Clock.Now()))
+					r.Clock.Advance(at.Add(-time.Second).Sub(r.Clock.Now()))
+					require.NotEmpty(t, r.explain(s.key).Decisions[i].Refused)
+					r.Clock.Advance(2 * time.Second)
 					require.Empty(t, r.explain(s.key).Decisions[i].Refused)
+					waits++
 				}
 			}
 		})
 	}
+	require.Greater(t, waits, 8)
 }
 
 // What an explanation says of a time is so from then on.
