@@ -79,8 +79,10 @@ func (p *Poller) delete(messages []types.Message) {
 		return
 	}
 	for _, refused := range out.Failed {
-		i, _ := strconv.Atoi(aws.ToString(refused.Id))
-		p.trouble("delete message %s from %s: %s: %s",
-			ids(messages[i:i+1]), p.url, aws.ToString(refused.Code), aws.ToString(refused.Message))
+		id := "?"
+		if i, err := strconv.Atoi(aws.ToString(refused.Id)); err == nil && i >= 0 && i < len(messages) {
+			id = aws.ToString(messages[i].MessageId)
+		}
+		p.trouble("delete message %s from %s: %s: %s", id, p.url, aws.ToString(refused.Code), aws.ToString(refused.Message))
 	}
 }

@@ -30,7 +30,7 @@
 //
 // Delivery is at least once, as in Lambda: a function that has succeeded is invoked again if
 // its messages could not be deleted, or not in time. A message whose visibility ends while the
-// function runs is delivered a second time meanwhile.
+// function runs is delivered again while the first delivery still runs.
 //
 // Source: AWS Lambda developer guide, "Using Lambda with Amazon SQS", with its
 // pages "Creating and configuring an Amazon SQS event source mapping",

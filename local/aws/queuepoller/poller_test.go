@@ -67,8 +67,9 @@ func TestDeletionsThatFailAreReported(t *testing.T) {
 		gone    []string
 		trouble string
 	}{
-		"one entry": {refused: []types.BatchResultErrorEntry{{Id: aws.String("0"), Code: aws.String("InternalError"),
-			Message: aws.String("try again")}}, gone: []string{"1", "2"}, trouble: "InternalError: try again"},
+		"one entry": {refused: []types.BatchResultErrorEntry{{Id: aws.String("1"), Code: aws.String("InternalError"),
+			Message: aws.String("try again")}}, gone: []string{"0", "2"},
+			trouble: "message id-1 from url: InternalError: try again"},
 		"the call": {err: errors.New("reset"), trouble: "reset"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
