@@ -42,6 +42,8 @@ func sameInSAM(t *testing.T, tt template, yamlText string) {
 
 // fromYAML is a value with its functions as by substituted.
 func fromYAML(t *testing.T, n *yaml.Node) any {
+	tags := []string{"!Ref", "!GetAtt", "!Sub", "!!map", "!!seq", "!!str", "!!int", "!!bool", "!!float"}
+	require.Contains(t, tags, n.Tag)
 	switch n.Kind {
 	case yaml.MappingNode:
 		all := map[string]any{}
@@ -75,6 +77,8 @@ func fromYAML(t *testing.T, n *yaml.Node) any {
 // substituted is a value with each function as in Fn::Sub.
 func substituted(v any) any {
 	switch v := v.(type) {
+	case string:
+		return strings.ReplaceAll(v, "${", "${!") // text, as it stands in Fn::Sub
 	case []any:
 		all := make([]any, len(v))
 		for i, one := range v {
