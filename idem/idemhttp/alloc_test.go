@@ -27,7 +27,7 @@ func TestContractAllocations(t *testing.T) {
 		}
 		return id
 	}
-	const aloneKeys, servedKeys = 0, 1 << 20
+	const aloneKeys, servedKeys = 1 << 21, 1 << 20
 	for _, replay := range []bool{false, true} {
 		n = aloneKeys
 		alone := testing.AllocsPerRun(1000, func() {
