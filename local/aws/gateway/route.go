@@ -93,7 +93,7 @@ func newRoute(key string, invoke Invoke) (route, error) {
 
 // match finds the route and its path parameters; nil if there is none.
 func (t table) match(method, escapedPath string) (*route, map[string]string) {
-	// One spelling for each path. The server has parsed it, so its escapes are valid.
+	// One spelling for each path behind the stage. The server has parsed it, so its escapes are valid.
 	segments := strings.Split(escapedPath, "/")
 	for i, segment := range segments {
 		segment, _ = url.PathUnescape(segment)
