@@ -288,7 +288,7 @@ func TestBodiesThatStall(t *testing.T) {
 	}
 }
 
-// Whose context ends while the body of a 202 is read learns that too.
+// A caller whose context ends while the body of a 202 is read gets that error too.
 func TestACancelledReadOfA202(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	transport, err := NewTransport(answering(func(r *http.Request) (*http.Response, error) {
