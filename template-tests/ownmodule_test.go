@@ -54,7 +54,9 @@ func anotherModule(t *testing.T, files ...string) (run func(args ...string) stri
 	dir := t.TempDir()
 	content := map[string]string{
 		"go.sum": string(all), // stands in for the checksum database; tidy leaves what is needed
+		// As go get writes it: without the requirement tidy would take the newest CDK there is, and not infra's.
 		"go.mod": "module example.com/shop\n\ngo " + version + "\n\n" +
+			"require github.com/idem-go/idempotency/infra v0.1.0\n" +
 			"replace github.com/idem-go/idempotency => " + root + "\n" +
 			"replace github.com/idem-go/idempotency/infra => " + filepath.Join(root, "infra") + "\n",
 	}
