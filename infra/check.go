@@ -48,7 +48,7 @@ func (p *problems) inSeconds(name string, v *time.Duration, least, most, usual t
 
 // warn puts a warning on a construct; "idem:" and id acknowledge it.
 func warn(at constructs.IConstruct, id, format string, args ...any) {
-	awscdk.Annotations_Of(at).AddWarningV2(jsii.String("idem:"+id), jsii.String(fmt.Sprintf(format, args...)))
+	awscdk.Annotations_Of(at).AddWarningV2(jsii.String("idem:"+id), jsii.String(fmt.Sprintf(format, args...)), nil)
 }
 
 // Problem is an error or a warning of a check, ours or another's, about a construct.
