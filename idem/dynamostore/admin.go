@@ -86,6 +86,9 @@ func (s *AdminStore) Postpone(ctx context.Context, now time.Time, p protocol.Pos
 	defer k.end()
 	return s.audited(k, p.Audit, func(tx companion) error {
 		u := newUpdate(postponeSet, 3, 3)
+		if !p.Runs {
+			u.opens(p.ID, postponeShard)
+		}
 		u.num(":due", millis(p.Due))
 		u.str(":id", p.Sweep)
 		u.str(":seen", p.Seen)

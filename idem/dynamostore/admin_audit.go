@@ -45,7 +45,7 @@ func encodeAudit(a *protocol.Audit) item {
 	v.optStr(schema.AuditWhat, a.What)
 	v.optYes(schema.AuditUnconfirmed, a.Unconfirmed)
 	v.optNum(schema.ExpiresAt, expiry(a.ExpiresAt))
-	v.str(schema.OpenShard, schema.AuditShard+shard(a.ID))
+	v.str(schema.OpenShard, schema.AuditShard+shardName(hash(a.ID)%schema.AuditShardCount))
 	v.num(schema.OpenDue, millis(a.At))
 	return v.item
 }
@@ -109,7 +109,7 @@ func (s *AdminStore) AuditOf(ctx context.Context, id, page string) (protocol.Aud
 // BatchGetItem for what it lists.
 func (s *AdminStore) AuditBetween(ctx context.Context, shard int, from, to time.Time,
 	page string) (protocol.AuditPage, error) {
-	if shard < 0 || shard >= schema.ShardCount {
+	if shard < 0 || shard >= schema.AuditShardCount {
 		return protocol.AuditPage{}, fmt.Errorf("dynamostore: AuditBetween: there is no shard %d", shard)
 	}
 	since, until := millis(from), millis(to)-1

@@ -155,8 +155,8 @@ func TestNoChangeIsWithoutItsEntryWithoutTransactions(t *testing.T) {
 func (o *outside) byTime() {
 	o.t.Helper()
 	var between []protocol.Audit
-	for n := range protocol.Shards {
-		if shardName(uint32(n)) != shard(o.id) {
+	for n := range protocol.AuditShards {
+		if schema.AuditShard+shardName(uint32(n)) != text(encodeAudit(&protocol.Audit{ID: o.id}), schema.OpenShard) {
 			continue
 		}
 		for page := ""; ; {

@@ -170,7 +170,7 @@ func TestAClaimBetweenScanAndDeletionStays(t *testing.T) {
 // inShard is an id of the first shard.
 func inShard(n int) string {
 	for try := 0; ; try++ {
-		if id := fmt.Sprintf("t#op#%d-%d", n, try); shard(id) == shardName(0) {
+		if id := fmt.Sprintf("t#op#%d-%d", n, try); questionShard(id) == shardName(0) {
 			return id
 		}
 	}
@@ -277,6 +277,7 @@ func TestDuePagesWhileRecordsMove(t *testing.T) {
 		c := claim(inShard(n), "o1")
 		c.Record.ExpiresAt, c.Record.Due = time.Time{}, base.Add(time.Duration(n/8)*time.Second)
 		require.NoError(t, f.Acquire(ctx, base, c))
+		f.change(t, c.Record.ID, func(it item) { it[schema.OpenShard] = str(shardName(0)) }) // where questions are
 		left[c.Record.ID] = true
 	}
 	until := base.Add(time.Minute)

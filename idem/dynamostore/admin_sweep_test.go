@@ -31,7 +31,7 @@ func (f *fixture) watched(t *testing.T, id string, due time.Time) {
 func TestASweepPassesByWhatIsThrottled(t *testing.T) {
 	for name, hit := range map[string]func(op, body string) bool{
 		"a shard": func(op, body string) bool {
-			return op == "Query" && strings.Contains(body, strconv.Quote(shard("t#refund#3")))
+			return op == "Query" && strings.Contains(body, strconv.Quote(claimShard("t#refund#3")))
 		},
 		"a record": func(op, body string) bool {
 			return op == "GetItem" && strings.Contains(body, "t#refund#3")
@@ -62,7 +62,7 @@ func TestASweepPassesByWhatIsThrottled(t *testing.T) {
 			f.wire.set(nil)
 			for i := range 8 {
 				id := "t#refund#" + strconv.Itoa(i)
-				if shard(id) != shard("t#refund#3") {
+				if claimShard(id) != claimShard("t#refund#3") {
 					require.Equal(t, protocol.Unknown, f.get(t, id).State, id)
 				}
 			}

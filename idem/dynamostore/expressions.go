@@ -115,13 +115,15 @@ const (
 	// A new question is due at once. One that was open before is due as before.
 	openSet     = ",open_shard=:open_shard,open_due=:now,open_since=:now"
 	openKeptSet = ",open_shard=:open_shard,open_due=if_not_exists(open_due,:now),open_since=if_not_exists(open_since,:now)"
-	// Due when its lease is over.
-	watchSet     = ",open_shard=:open_shard,open_due=:due"
-	watchKeptSet = ",open_shard=:open_shard,open_due=if_not_exists(open_due,:due)"
+	// Due when its lease is over. A claim over an open question stays in the question's shard, since moving
+	// it costs a write unit, and who counts questions reads the record there.
+	watchSet     = ",open_shard=if_not_exists(open_shard,:open_shard),open_due=:due"
+	watchKeptSet = ",open_shard=if_not_exists(open_shard,:open_shard),open_due=if_not_exists(open_due,:due)"
 
 	referenceSet = "SET provider_ref=:ref,ref_write=:id,write_id=:id,updated_at=:now"
 	// It leaves write_id: writes that are conditional on it are not disturbed.
-	postponeSet = "SET open_due=:due,sweep_id=:id"
+	postponeSet   = "SET open_due=:due,sweep_id=:id"
+	postponeShard = ",open_shard=:open_shard"
 
 	// Like a claim, it says over what it was made.
 	prolongSet = "SET expires_at=:exp,write_id=:id,seen=:seen"

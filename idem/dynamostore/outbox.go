@@ -75,7 +75,7 @@ func (b *Outbox) load(k *call, refs []outbox.Ref, found map[outbox.Ref]*outbox.E
 // Waiting implements [outbox.Store]: a Query on the index, and a Load.
 func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time,
 	cursor string) ([]*outbox.Entry, string, error) {
-	if shard < 0 || shard >= schema.ShardCount {
+	if shard < 0 || shard >= schema.OutboxShardCount {
 		return nil, "", fmt.Errorf("dynamostore: Waiting: there is no shard %d", shard)
 	}
 	// The cursor begins with the part that the page is in.
@@ -158,7 +158,7 @@ func (b *Outbox) Held(ctx context.Context, lanes []outbox.Lane) (map[outbox.Lane
 
 // Dead lists the dead letters of one shard (0 to 15), the oldest first. Cursors are as with Waiting.
 func (b *Outbox) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
-	if shard < 0 || shard >= schema.ShardCount {
+	if shard < 0 || shard >= schema.OutboxShardCount {
 		return nil, "", fmt.Errorf("dynamostore: Dead: there is no shard %d", shard)
 	}
 	return b.list(ctx, "Dead", schema.DeadShard+shardName(uint32(shard)), maxMillis, cursor)

@@ -76,7 +76,7 @@ func outboxShard(prefix, id string, m *outbox.Message) string {
 	if m.OrderingKey != "" {
 		id = m.Destination + "\x00" + m.OrderingKey
 	}
-	return prefix + shard(id)
+	return prefix + shardName(hash(id)%schema.OutboxShardCount)
 }
 
 // openDue is a message's place in its shard of the index: when it was committed,

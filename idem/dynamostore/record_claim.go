@@ -44,8 +44,7 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) er
 	if rec.Due.IsZero() {
 		u.drop(leftAll + "," + leftOpen)
 	} else {
-		u.opens(rec.ID, watchSet)
-		u.num(":due", millis(rec.Due))
+		u.watches(rec.ID, watchSet, rec.Due)
 		u.drop(leftAll + "," + schema.OpenSince + "," + leftSweep)
 	}
 	old, err := s.update(k, rec.ID, u, ifSeen)
@@ -92,10 +91,17 @@ func (u *update) expires(at time.Time) {
 	u.num(":exp", expiry(at))
 }
 
-// opens puts the record into the index of what is due.
+// opens puts the record into the index of what is due, among the questions.
 func (u *update) opens(id, set string) {
 	u.add(set)
-	u.str(":open_shard", shard(id))
+	u.str(":open_shard", questionShard(id))
+}
+
+// watches puts a claim into the index, unless the record is there already.
+func (u *update) watches(id, set string, due time.Time) {
+	u.add(set)
+	u.str(":open_shard", claimShard(id))
+	u.num(":due", millis(due))
 }
 
 // Withdraw implements [idem.Store]: one UpdateItem that creates or changes.

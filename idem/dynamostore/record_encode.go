@@ -60,7 +60,11 @@ func encode(rec *protocol.Record) item {
 		v.item[schema.Steps] = encodeSteps(rec.Steps)
 	}
 	if !rec.Due.IsZero() {
-		v.str(schema.OpenShard, shard(rec.ID))
+		if rec.State == protocol.InProgress {
+			v.str(schema.OpenShard, claimShard(rec.ID))
+		} else {
+			v.str(schema.OpenShard, questionShard(rec.ID))
+		}
 		v.num(schema.OpenDue, millis(rec.Due))
 	}
 	v.optNum(schema.OpenSince, millis(rec.OpenSince))

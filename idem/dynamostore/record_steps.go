@@ -117,8 +117,7 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 		u.str(":ref", w.Ref)
 	}
 	if (w.Begin || w.Unread) && !w.Due.IsZero() {
-		u.opens(w.ID, watchKeptSet)
-		u.num(":due", millis(w.Due))
+		u.watches(w.ID, watchKeptSet, w.Due)
 	}
 	u.expires(time.Time{})
 	u.str(":own", w.Owner)

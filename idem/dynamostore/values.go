@@ -115,14 +115,24 @@ func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }
 
-// shard is the id's partition of the index of what is due (FNV-1a): one
-// partition would take a thousand writes a second and no more.
-func shard(id string) string {
+// The index of what is due is divided into shards by the id's hash: one partition would take a
+// thousand writes a second and no more.
+
+// questionShard is the shard of a record that is an open question.
+func questionShard(id string) string { return shardName(hash(id) % schema.QuestionShards) }
+
+// claimShard is the shard of a watched claim.
+func claimShard(id string) string {
+	return shardName(schema.QuestionShards + hash(id)%(schema.ShardCount-schema.QuestionShards))
+}
+
+// hash is FNV-1a.
+func hash(id string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(id) {
 		h = (h ^ uint32(id[i])) * 16777619
 	}
-	return shardName(h % schema.ShardCount)
+	return h
 }
 
 func shardName(n uint32) string { return string([]byte{'0' + byte(n/10), '0' + byte(n%10)}) }

@@ -20,7 +20,7 @@ func (s *Store) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage,
 	}
 	var due []*protocol.Record
 	for _, rec := range s.Records() {
-		if !rec.Due.IsZero() && !rec.Due.After(q.Until) && shard(rec.ID) == q.Shard {
+		if !rec.Due.IsZero() && !rec.Due.After(q.Until) && shardOf(rec) == q.Shard {
 			due = append(due, rec)
 		}
 	}
@@ -75,7 +75,7 @@ func (s *Store) AuditOf(ctx context.Context, id, page string) (protocol.AuditPag
 // [protocol.AdminStore].
 func (s *Store) AuditBetween(ctx context.Context, n int, from, to time.Time, page string) (protocol.AuditPage, error) {
 	return s.audit(ctx, func(a *protocol.Audit) bool {
-		return shard(a.ID) == n && !a.At.Before(from) && a.At.Before(to)
+		return int(hash(a.ID)%protocol.AuditShards) == n && !a.At.Before(from) && a.At.Before(to)
 	})
 }
 
@@ -110,7 +110,7 @@ func (s *Store) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Scan
 		return p, fmt.Errorf("memstore: there is no segment %d of %d", q.Segment, q.Segments)
 	}
 	for _, rec := range s.Records() {
-		if shard(rec.ID)%q.Segments != q.Segment || rec.ID <= q.Page {
+		if int(hash(rec.ID)%uint32(q.Segments)) != q.Segment || rec.ID <= q.Page {
 			continue
 		}
 		if q.Limit > 0 && p.Looked == q.Limit {
@@ -122,8 +122,16 @@ func (s *Store) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Scan
 	return p, nil
 }
 
-func shard(id string) int {
+// shardOf is the record's shard of the index: a claim that no sweep has postponed is among the claims.
+func shardOf(rec *protocol.Record) int {
+	if rec.State == protocol.InProgress && rec.Sweep == "" {
+		return protocol.QuestionShards + int(hash(rec.ID)%(protocol.Shards-protocol.QuestionShards))
+	}
+	return int(hash(rec.ID) % protocol.QuestionShards)
+}
+
+func hash(id string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))
-	return int(h.Sum32() % protocol.Shards)
+	return h.Sum32()
 }

@@ -36,8 +36,17 @@ type AdminStore interface {
 	AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (AuditPage, error)
 }
 
-// Shards is how many shards the index has, numbered from 0.
-const Shards = 16
+// The index has so many shards, numbered from 0.
+const (
+	// Shards is how many there are for records.
+	Shards = 64
+	// QuestionShards is how many of these, from 0, have the open questions and what a sweep has postponed.
+	// The others have watched claims, which are no open questions before they are due. So who counts
+	// questions need not look at claims that run. A claim may be in a shard of questions.
+	QuestionShards = 16
+	// AuditShards is how many there are for changes.
+	AuditShards = 16
+)
 
 // DueQuery asks for one page of what is due.
 type DueQuery struct {
@@ -70,6 +79,9 @@ type Postponement struct {
 	Sweep string
 	// Due is when the record is due next.
 	Due time.Time
+	// Runs says that the record is a claim whose lease is not over before Due: it may stay among the
+	// claims. Any other record is among the questions from now on.
+	Runs bool
 	// Probes and EscalatedAt of the record from now on.
 	Probes      int
 	EscalatedAt time.Time

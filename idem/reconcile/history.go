@@ -71,7 +71,7 @@ func (r *Reconciler) Changes(ctx context.Context, from, to time.Time, page strin
 			from = at
 		}
 	}
-	shards := make([]protocol.AuditPage, protocol.Shards)
+	shards := make([]protocol.AuditPage, protocol.AuditShards)
 	g, gctx := errgroup.WithContext(ctx)
 	for n := range shards {
 		g.Go(func() (err error) {

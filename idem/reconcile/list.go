@@ -72,46 +72,62 @@ func (r *Reconciler) List(ctx context.Context, f Filter, page string) (Page, err
 		return Page{}, err
 	}
 	var l Page
-	for shard < protocol.Shards {
-		limit := min(f.Limit-len(l.Records), maxRead-l.Read)
+	for side := 1; shard < protocol.Shards; side = min(2*side, readers) {
+		limit, most := min(f.Limit-len(l.Records), maxRead-l.Read), maxRead-l.Read
 		if limit <= 0 {
 			l.Next = fmt.Sprint(shard, " ", at)
 			return l, nil
 		}
-		q := protocol.DueQuery{Shard: shard, Until: never, Page: at, Limit: limit}
-		due, err := r.due(ctx, f, q, maxRead-l.Read)
+		due, err := r.due(ctx, f, shard, at, side, limit, most)
 		if err != nil {
 			return Page{}, err
 		}
-		l.Read += len(due.IDs)
-		if err := r.read(ctx, f, due.IDs, &l); err != nil {
-			return Page{}, err
-		}
-		if at = due.Next; at == "" {
+		for _, p := range due {
+			if f.count(p.IDs) > f.Limit-len(l.Records) || len(p.IDs) > maxRead-l.Read {
+				break // it is read again, with what is left of the limit
+			}
+			l.Read += len(p.IDs)
+			if err := r.read(ctx, f, p.IDs, &l); err != nil {
+				return Page{}, err
+			}
+			if at = p.Next; at != "" {
+				break
+			}
 			shard++
 		}
 	}
 	return l, nil
 }
 
-// due reads entries of a shard of the index. If the filter lets few keys through, it reads as
-// many as it may at once: names cost no read of a record.
-func (r *Reconciler) due(ctx context.Context, f Filter, q protocol.DueQuery, most int) (protocol.DuePage, error) {
+// due reads entries of the index: a page of a shard, and side by side the first ones of those
+// behind it, so many in all. Most shards are empty most of the time.
+func (r *Reconciler) due(
+	ctx context.Context, f Filter, shard int, at string, side, limit, most int,
+) ([]protocol.DuePage, error) {
+	due := make([]protocol.DuePage, min(side, protocol.Shards-shard))
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range due {
+		q := protocol.DueQuery{Shard: shard + i, Until: never, Limit: limit}
+		if i == 0 {
+			q.Page = at
+		}
+		g.Go(func() (err error) {
+			due[i], err = r.dueOf(ctx, f, q, most)
+			return err
+		})
+	}
+	return due, g.Wait()
+}
+
+// dueOf reads entries of a shard. If the filter lets few keys through, it reads as many as it may
+// at once: names cost no read of a record.
+func (r *Reconciler) dueOf(ctx context.Context, f Filter, q protocol.DueQuery, most int) (protocol.DuePage, error) {
 	if f.Operations != nil || f.Tenants != nil {
 		ahead := q
 		ahead.Limit = most
 		due, err := r.store.Due(ctx, ahead)
-		if err != nil {
+		if err != nil || f.count(due.IDs) <= q.Limit {
 			return due, err
-		}
-		named := 0
-		for _, id := range due.IDs {
-			if f.names(id) {
-				named++
-			}
-		}
-		if named <= q.Limit {
-			return due, nil
 		}
 	}
 	return r.store.Due(ctx, q)
@@ -164,6 +180,16 @@ func (f *Filter) names(id string) bool {
 	tenant, operation := namesOf(id)
 	return (f.Operations == nil || slices.Contains(f.Operations, operation)) &&
 		(f.Tenants == nil || slices.Contains(f.Tenants, tenant))
+}
+
+// count is how many of the keys the filter lets through.
+func (f *Filter) count(ids []string) (n int) {
+	for _, id := range ids {
+		if f.names(id) {
+			n++
+		}
+	}
+	return n
 }
 
 // Matches reports whether the filter lets the record through. Limit plays no part. A

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -143,7 +144,7 @@ func TestAListNamesWhatItCannotRead(t *testing.T) {
 
 func TestMistakesOfAList(t *testing.T) {
 	rc := newRig(t)
-	for _, page := range []string{"x", "1", "16 ", "-1 ", "0 nothing"} {
+	for _, page := range []string{"x", "1", "64 ", "-1 ", "0 nothing"} {
 		_, err := rc.List(t.Context(), reconcile.Filter{}, page)
 		require.ErrorContains(t, err, "pass what the page before returned as Next", page)
 	}
@@ -170,6 +171,49 @@ func TestAListOfFewAmongManyReadsTheIndexInLargePages(t *testing.T) {
 	l, err = r.List(t.Context(), reconcile.Filter{Operations: []string{"refund"}, Limit: 3}, "")
 	require.NoError(t, err)
 	require.Len(t, l.Records, 3)
+}
+
+// Most shards are empty: a list does not wait for one after the other, and its order is theirs.
+func TestAListReadsShardsSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			time.Sleep(10 * time.Millisecond)
+			return c.Do(ctx)
+		}, idemtest.Due)
+		began := time.Now()
+		l, err := r.List(t.Context(), reconcile.Filter{}, "")
+		require.NoError(t, err)
+		require.Empty(t, l.Records)
+		require.LessOrEqual(t, time.Since(began), 80*time.Millisecond)
+
+		now := r.Clock.Now().Truncate(time.Millisecond)
+		for n := range 200 {
+			r.put(now, question(refund.Key("acme", fmt.Sprint(n)).ID(), now.Add(time.Duration(n)*time.Second)))
+		}
+		all, err := r.List(t.Context(), reconcile.Filter{Limit: 1000}, "")
+		require.NoError(t, err)
+		require.Len(t, all.Records, 200)
+		for i, rec := range all.Records[1:] {
+			before := all.Records[i]
+			if a, b := shardOf(t, before.ID), shardOf(t, rec.ID); a == b {
+				require.False(t, rec.Due.Before(before.Due))
+			} else {
+				require.Less(t, a, b)
+			}
+		}
+		var paged []*idem.Record
+		for page := ""; ; {
+			l, err := r.List(t.Context(), reconcile.Filter{Limit: 7}, page)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(l.Records), 7)
+			paged = append(paged, l.Records...)
+			if page = l.Next; page == "" {
+				break
+			}
+		}
+		require.Equal(t, all.Records, paged)
+	})
 }
 
 // inPages is a store whose pages of changes have at most so many.

@@ -193,7 +193,7 @@ func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T
 			all, err := rc.OpenQuestions(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 1, all[0].Count)
-			down.bad = shardOf(t, id)
+			down.bad = shardAs(t, id, rec.State)
 			for range 2 {
 				open, err := rc.OpenQuestions(t.Context())
 				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
@@ -265,8 +265,8 @@ func TestOpenQuestionsOfAllShardsAreReadAtOnce(t *testing.T) {
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		require.Less(t, first, questions/2)
 		require.Greater(t, first, questions/5)
-		for shard := range protocol.Shards {
-			require.Greater(t, reads[shard], first/protocol.Shards/2, "shard %d", shard)
+		for shard := range protocol.QuestionShards {
+			require.Greater(t, reads[shard], first/protocol.QuestionShards/2, "shard %d", shard)
 		}
 		counts := []int{first}
 		for err != nil {

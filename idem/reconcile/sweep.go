@@ -7,22 +7,24 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Sweep looks at all that is due now, once. It lists the shards of the index in turn, a page
-// each, and begins with a random one. Each provider's questions have workers of their own,
+// each, side by side, and begins with a random one. Each provider's questions have workers of their own,
 // which begin with the one that has been due for longest. Sweep returns when it has seen
 // all, or when the context's time is nearly over. The next sweep does what is left, and
 // finishes what this one has left half done.
 //
 // Every write is conditional on what was read. If another write was faster, Sweep
 // reads the record once more, and then leaves it to the next sweep. If three shards in a row
-// cannot be listed, for example because the table does not exist, it stops listing. The
+// cannot be listed, for example because the table does not exist, it lists no others. The
 // error joins the errors of these shards, equal ones once. The report counts all other
 // failures.
 func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
-	x := &sweep{Sweeper: s, ctx: ctx, asking: s.opts.ProbeTimeout, backlogs: map[string]chan string{},
+	x := &sweep{Sweeper: s, ctx: ctx, until: s.r.now(), asking: s.opts.ProbeTimeout, backlogs: map[string]chan string{},
 		report: Report{DryRun: s.opts.DryRun}}
 	listing := ctx
 	if deadline, ok := ctx.Deadline(); ok {
@@ -51,6 +53,7 @@ type sweep struct {
 	*Sweeper
 	ctx    context.Context
 	end    time.Time     // nothing is begun later; zero for no end
+	until  time.Time     // what is due later is another sweep's
 	asking time.Duration // for a call of Probe, OnAbandoned and Escalate
 
 	workers  sync.WaitGroup
@@ -91,50 +94,94 @@ func (s *sweep) share(ctx context.Context) (context.Context, context.CancelFunc)
 const leastCall = time.Second
 
 // list leaves what is due to the workers. It does not wait for them: what is behind a slow
-// provider's questions is listed too.
+// provider's questions is listed too. A shard with very much that is due takes turns with the others.
 func (s *sweep) list(ctx context.Context) error {
-	type place struct {
-		shard int
-		page  string
-	}
+	l := &listing{next: make([]place, protocol.Shards)}
 	first := rand.IntN(protocol.Shards)
-	turn := make([]place, protocol.Shards)
-	for i := range turn {
-		turn[i].shard = (first + i) % protocol.Shards
+	for i := range l.next {
+		l.next[i].shard = (first + i) % protocol.Shards
 	}
-	until := s.r.now()
-	var failed error
-	unlisted := 0
-	for len(turn) > 0 {
-		at := turn[0]
-		turn = turn[1:]
-		asking, cancel := s.share(ctx)
-		page, err := s.r.store.Due(asking, protocol.DueQuery{Shard: at.shard, Until: until, Page: at.page, Limit: pageSize})
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			s.count(func(r *Report) { r.More = true })
-			return failed
-		case err != nil:
-			s.count(func(r *Report) {
-				if r.problem("%v", err) || failed == nil {
-					failed = errors.Join(failed, err)
+	for len(l.next) > 0 {
+		pages := s.pages(ctx, l)
+		for i, more := 0, true; more; i++ {
+			more = false
+			for _, ids := range pages {
+				if i < len(ids) {
+					s.enqueue(ids[i])
+					more = true
 				}
-			})
-			if unlisted++; unlisted == maxUnlisted {
-				s.count(func(r *Report) { r.More = r.More || len(turn) > 0 })
-				return failed
 			}
-			continue
-		case page.Next != "":
-			turn = append(turn, place{at.shard, page.Next})
 		}
-		unlisted = 0
-		for _, id := range page.IDs {
-			s.enqueue(id)
+		if l.down || ctx.Err() != nil {
+			s.count(func(r *Report) { r.More = r.More || len(l.next) > 0 })
+			break
 		}
 	}
-	return failed
+	return l.failed
+}
+
+// listing is what list has come to.
+type listing struct {
+	next []place // of the shards that it has not read to the end
+
+	mu       sync.Mutex
+	unlisted int  // calls in a row that failed
+	down     bool // so many that no other one is made
+	failed   error
+}
+
+// place is where the list of a shard continues.
+type place struct {
+	shard int
+	page  string
+}
+
+// pages reads the next page of each shard that has one, side by side.
+func (s *sweep) pages(ctx context.Context, l *listing) [][]string {
+	turn := l.next
+	l.next = nil
+	pages := make([][]string, len(turn))
+	var g errgroup.Group
+	g.SetLimit(readers)
+	for i, at := range turn {
+		g.Go(func() error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.down || ctx.Err() != nil {
+				l.next = append(l.next, at)
+				return nil
+			}
+			l.mu.Unlock()
+			page, err := s.due(ctx, at)
+			l.mu.Lock()
+			switch {
+			case err == nil:
+				l.unlisted = 0
+				if pages[i] = page.IDs; page.Next != "" {
+					l.next = append(l.next, place{at.shard, page.Next})
+				}
+			case ctx.Err() != nil:
+				l.next = append(l.next, at)
+			default:
+				s.count(func(r *Report) {
+					if r.problem("%v", err) || l.failed == nil {
+						l.failed = errors.Join(l.failed, err)
+					}
+				})
+				l.unlisted++
+				l.down = l.down || l.unlisted == maxUnlisted
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // no error
+	return pages
+}
+
+func (s *sweep) due(ctx context.Context, at place) (protocol.DuePage, error) {
+	ctx, cancel := s.share(ctx)
+	defer cancel()
+	return s.r.store.Due(ctx, protocol.DueQuery{Shard: at.shard, Until: s.until, Page: at.page, Limit: pageSize})
 }
 
 // maxBacklog bounds the memory for a provider's questions. The next sweep has those beyond.

@@ -129,12 +129,31 @@ const NewKeys = "new_keys"
 const (
 	// OpenIndex is the index's name.
 	OpenIndex = "open"
-	// OpenShard is its partition key (S): a shard, "00" to "15" for records.
+	// OpenShard is its partition key (S): a shard, "00" to "63" for records.
 	OpenShard = "open_shard"
 	// OpenDue is its sort key (N): when the next look at it is due, in milliseconds.
 	OpenDue = "open_due"
-	// ShardCount is the number of shards of the index.
-	ShardCount = 16
+	// ShardCount is the number of shards for records. The first QuestionShards of them, which are those
+	// of the versions before, have the open questions. The others have the watched claims that run.
+	ShardCount     = 64
+	QuestionShards = 16
+	// OutboxShardCount is the number of shards for messages in each state.
+	OutboxShardCount = 16
+	// AuditShardCount is the number of shards for changes from outside.
+	AuditShardCount = 16
+)
+
+// DynamoDB takes 1,000 writes of index entries a second in one shard, whatever the table's capacity is.
+// An operation whose claim is watched writes an entry and removes it, and so does a message.
+const (
+	ShardWrites = 1000
+	// MaxWatched is how many watched operations a second the index takes if all shards get the same
+	// number, and MaxMessages how many messages.
+	MaxWatched  = (ShardCount - QuestionShards) * ShardWrites / 2
+	MaxMessages = OutboxShardCount * ShardWrites / 2
+	// SpreadPercent is the share of that at which the fullest shard takes all its writes: operations
+	// of one second do not fall evenly on the shards.
+	SpreadPercent = 80
 )
 
 // Attributes of an outbox message, in addition to its keys, State, Body, CreatedAt, ExpiresAt

@@ -182,7 +182,7 @@ func questionCases(h Harness) []check {
 			c.must(err)
 			c.sameAudit(want, p)
 			found := 0
-			for shard := range protocol.Shards {
+			for shard := range protocol.AuditShards {
 				p, err := q.AuditBetween(c.ctx, shard, from, c.now.Add(time.Millisecond), "")
 				c.must(err)
 				p.Entries = slices.DeleteFunc(p.Entries, func(n protocol.Audit) bool { return n.ID != a.id() })
@@ -198,6 +198,22 @@ func questionCases(h Harness) []check {
 				equal(c, "changes in no time", 0, len(p.Entries))
 			}
 			equal(c, "shards with the record's changes", 1, found)
+		}},
+		{"no open question is among the claims", func(c *cell) {
+			open := map[string]bool{}
+			for _, m := range []move{parks, lapses, escalates} {
+				open[c.start(watched).lands(m).id()] = true
+			}
+			for shard := protocol.QuestionShards; shard < protocol.Shards; shard++ {
+				p, err := c.store.(protocol.AdminStore).Due(c.ctx, protocol.DueQuery{
+					Shard: shard, Until: c.now.Add(366 * 24 * time.Hour), Limit: 100})
+				c.must(err)
+				for _, id := range p.IDs {
+					if open[id] {
+						c.fatalf("%q is in shard %d", id, shard)
+					}
+				}
+			}
 		}},
 		{"due", func(c *cell) {
 			var want []string

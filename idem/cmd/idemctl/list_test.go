@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,9 +64,9 @@ func TestCtrlCDuringALongListShowsWhatWasFound(t *testing.T) {
 		}
 		ctx, interrupt := context.WithCancel(t.Context())
 		b.ctx = ctx
-		queries := 0
+		var queries atomic.Int32
 		b.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-			if queries++; queries == 10 {
+			if queries.Add(1) == 20 {
 				interrupt()
 			}
 			return errors.Join(ctx.Err(), c.Do(ctx))
