@@ -2,8 +2,11 @@ package dynamostore
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,6 +97,50 @@ func TestRecordsOfSixteenShards(t *testing.T) {
 		require.NotContains(t, f.raw(t, id), schema.OpenShard)
 	}
 	require.Empty(t, dueOf(t, q))
+}
+
+// A claim whose lease is renewed again and again is postponed by each sweep that it is due for, and read when
+// it is due, not whenever questions are counted. A claim of a version before is among the questions.
+func TestOpenQuestionsReadNoRenewedClaim(t *testing.T) {
+	f := open(t, nil)
+	const id, before = "t#refund#1", "t#refund#2"
+	f.watched(t, id, base.Add(32*time.Second))
+	f.watched(t, before, base.Add(time.Hour))
+	f.change(t, before, func(it item) { it[schema.OpenShard] = str(questionShard(before)) })
+	now := base
+	q := must(NewAdminStore(f.clientAs(asOperator), f.table, f.o))
+	r := must(reconcile.New(q, &reconcile.Options{Now: func() time.Time { return now }}))
+	s := must(reconcile.NewSweeper(r, &reconcile.SweepOptions{Log: slog.New(slog.DiscardHandler)}))
+	count := func(open, reads int) {
+		t.Helper()
+		var gets atomic.Int32
+		f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+			if op == "GetItem" {
+				gets.Add(1)
+			}
+			return nil, nil
+		})
+		require.Equal(t, open, must(r.OpenQuestions(t.Context()))[0].Count)
+		f.wire.set(nil)
+		require.EqualValues(t, reads, gets.Load())
+	}
+	renew := func(name string) {
+		for _, id := range []string{id, before} {
+			require.NoError(t, f.Extend(t.Context(), now, protocol.Extension{ID: id, Owner: "o", Write: name,
+				LeaseUntil: now.Add(90 * time.Second)}))
+		}
+	}
+	renew("w1")
+	count(0, 1)
+	for n := range 3 {
+		now = now.Add(time.Minute)
+		count(0, 1+(n+1)%2)
+		renew(fmt.Sprint("w2.", n))
+		require.Equal(t, 1-n%2, must(s.Sweep(t.Context())).Postponed)
+		count(0, 1)
+	}
+	now = now.Add(2 * time.Minute) // the process has died
+	count(2, 2)
 }
 
 // A claim is among the claims until it ends or a sweep postpones it, except while its lease runs.

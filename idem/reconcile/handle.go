@@ -64,8 +64,12 @@ func (s *sweep) handle(rec *idem.Record) error {
 	compared.Fingerprint = sameInput
 	switch protocol.Next(&compared, ev, s.r.now()).Do {
 	case protocol.DoInFlight:
-		return s.postponeAndReport(rec, notice.SweepPostponed, rec.LeaseUntil.Add(s.r.opts.Margin), rec.Probes,
-			"its lease was renewed", nil)
+		_, err := s.postpone(rec, protocol.Postponement{Due: rec.LeaseUntil.Add(s.r.opts.Margin), Runs: true,
+			Probes: rec.Probes, EscalatedAt: rec.EscalatedAt})
+		if err == nil {
+			s.did(notice.SweepPostponed, rec, rec.State, "its lease was renewed", nil)
+		}
+		return err
 	case protocol.DoUnknown:
 		return s.ask(rec, op)
 	case protocol.DoPark:

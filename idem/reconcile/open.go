@@ -44,7 +44,8 @@ func (o OpenCount) Counts() iter.Seq2[string, int] {
 // the others are about an operation each, by name: those with an open question, and those that
 // had one in an earlier call and have none now, so that their gauges go back to 0.
 //
-// It reads what the index names, a unit of capacity for each 4 KB of a record. What it has read
+// It reads what the index names, a unit of capacity for each 4 KB of a record, except for watched claims
+// whose lease is not over. What it has read
 // in an earlier call and has not changed since, it does not read again: unknown outcomes of
 // operations that are not repeatable and have no steps. All shards are read side by side.
 //
@@ -127,9 +128,13 @@ func (c *counting) shard(ctx context.Context, shard int) {
 }
 
 func (c *counting) pages(ctx context.Context, shard int, m memory) error {
+	until := never
+	if shard >= protocol.QuestionShards { // a claim before it is due is no question
+		until = c.all.read
+	}
 	for page, more := "", true; more; more = page != "" {
 		c.reading <- struct{}{}
-		due, err := c.r.store.Due(ctx, protocol.DueQuery{Shard: shard, Until: never, Page: page, Limit: maxRead})
+		due, err := c.r.store.Due(ctx, protocol.DueQuery{Shard: shard, Until: until, Page: page, Limit: maxRead})
 		<-c.reading
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ func TestOpenQuestionsAreCountedByOperation(t *testing.T) {
 				LeaseUntil: now.Add(-age), OpenSince: now.Add(-age), Due: now.Add(time.Hour),
 			}
 			if state == idem.InProgress {
-				rec.OpenSince = time.Time{}
+				rec.OpenSince, rec.Due = time.Time{}, rec.LeaseUntil.Add(idem.DefaultMargin)
 			}
 			r.put(now, rec)
 		}
@@ -101,24 +101,56 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 		require.Equal(t, now, all[0].Oldest)
 		require.Equal(t, reads, r.called(idemtest.Get))
 	}
-	count(42, 43)
-	count(42, 3)
+	count(42, 42)
+	count(42, 2)
 
 	require.NoError(t, r.Resolve(t.Context(), key(1).ID(), reconcile.Resolution{To: idem.Completed}, alice))
-	count(41, 3)
+	count(41, 2)
 	rec := r.Record(key(2))
 	require.NoError(t, r.Store.Postpone(t.Context(),
 		now, protocol.Postponement{ID: rec.ID, Seen: rec.Write, Sweep: "s", Due: now.Add(time.Hour)}))
-	count(41, 4)
+	count(41, 3)
 
 	r.lapse()
 	// What was known may run again in the meantime: its claim is another entry.
 	require.NoError(t, r.Resolve(t.Context(), again.ID(), reconcile.Resolution{To: idem.Released}, alice))
 	r.ends(again, func(context.Context, int) (int, error) {
-		count(40, 4)
+		count(40, 2)
 		return 1, nil
 	})
-	count(40, 3)
+	count(40, 2)
+}
+
+// Claims that run are no questions, however many there are: they are not read before their lease is over.
+func TestOpenQuestionsReadNoClaimThatRuns(t *testing.T) {
+	r := newRig(t)
+	now := r.Clock.Now().UTC().Truncate(time.Millisecond)
+	lease := now.Add(time.Minute)
+	for n := range 500 {
+		rec := question(refund.Key("acme", fmt.Sprint("running ", n)).ID(), time.Time{})
+		rec.State, rec.LeaseUntil, rec.Due = idem.InProgress, lease, lease.Add(idem.DefaultMargin)
+		r.put(now, rec)
+	}
+	for n := range 3 {
+		r.put(now, question(refund.Key("acme", fmt.Sprint(n)).ID(), now))
+	}
+	count := func(open, reads int) {
+		t.Helper()
+		r.Faults.Reset()
+		all, err := r.OpenQuestions(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, open, all[0].Count)
+		require.Equal(t, reads, r.called(idemtest.Get))
+	}
+	count(3, 3)
+	r.Clock.Advance(time.Minute)
+	count(3, 0)
+	r.Clock.Advance(idem.DefaultMargin + time.Millisecond) // nobody has looked at them yet
+	count(503, 500)
+	report := r.report(r.sweeper(reconcile.SweepOptions{}))
+	require.Equal(t, 500, report.Parked)
+	count(503, 500)
+	count(503, 0)
 }
 
 // What a shard that cannot be read had before is counted still, or the alarm about its oldest
@@ -176,7 +208,7 @@ func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T
 		},
 		"repeatable":     func(rec *idem.Record) { rec.Repeat = idem.Repeatable },
 		"accepted":       func(rec *idem.Record) { rec.State = idem.Pending },
-		"a lapsed claim": func(rec *idem.Record) { rec.State = idem.InProgress },
+		"a lapsed claim": func(rec *idem.Record) { rec.State, rec.Due = idem.InProgress, rec.LeaseUntil.Add(idem.DefaultMargin) },
 		"released": func(rec *idem.Record) {
 			rec.State, rec.Steps = idem.Released, map[string]protocol.RecordedStep{"reserve": {Write: "w1"}}
 		},
