@@ -2,6 +2,7 @@ package infra
 
 import (
 	"cmp"
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -38,6 +39,10 @@ type SweeperProps struct {
 	// EncryptionKey is a customer's KMS key for the queue that is created. Nil means SQS's
 	// own.
 	EncryptionKey awskms.IKey
+	// Concurrency is how many records of a provider are handled at once, up to 256. Zero means the
+	// sweeper's default, 8. The provider gets as many requests at once. With many, raise
+	// Function.Memory too, by which Lambda gives CPU.
+	Concurrency int
 }
 
 // Sweeper looks every minute for claims whose process died and for open questions that are
@@ -70,6 +75,12 @@ func NewSweeper(scope constructs.Construct, id string, table *Table, props *Swee
 	s.Function = NewFunction(s, "Function", &p.Function)
 	table.name(s.Function)
 	s.Function.AddEnvironment(jsii.String(schema.EnvSweepEscalations), s.EscalationQueue.QueueUrl(), nil)
+	if p.Concurrency < 0 || p.Concurrency > schema.MaxSweepConcurrency {
+		refuse(s, "Concurrency is %d: use a number up to %d, or zero for the sweeper's default", p.Concurrency,
+			schema.MaxSweepConcurrency)
+	} else if p.Concurrency > 0 {
+		s.Function.AddEnvironment(jsii.String(schema.EnvSweepConcurrency), jsii.String(strconv.Itoa(p.Concurrency)), nil)
+	}
 	table.GrantSweeper(s.Function)
 	if table.strong {
 		table.GrantRemover(s.Function)

@@ -159,7 +159,7 @@ func TestConstructs(t *testing.T) {
 		}},
 		"sweeper with a key": {build: func(s awscdk.Stack) {
 			infra.NewSweeper(s, "Sweeper", infra.NewTable(s, "Records", nil), &infra.SweeperProps{
-				Function: infra.FunctionProps{Code: given(t)}, EncryptionKey: newKey(s),
+				Function: infra.FunctionProps{Code: given(t)}, EncryptionKey: newKey(s), Concurrency: 64,
 			}).GrantEscalation(newRole(s))
 		}},
 		"sweeper with a queue": {build: func(s awscdk.Stack) {

@@ -43,5 +43,15 @@ func TestRelayChecks(t *testing.T) {
 				Function: infra.FunctionProps{Code: given(t)}, EncryptionKey: newKey(s), EscalationQueue: newQueue(s, "Support"),
 			})
 		}, "EncryptionKey", "leave it out where there is"),
+		"a sweeper of fewer than none at once": refuses(sweeperOf(t, -1), "Concurrency is -1: use a number up to 256"),
+		"a sweeper of too many at once":        refuses(sweeperOf(t, 257), "Concurrency is 257: use a number up to 256"),
 	})
+}
+
+func sweeperOf(t *testing.T, concurrency int) func(awscdk.Stack) {
+	return func(s awscdk.Stack) {
+		infra.NewSweeper(s, "Sweeper", infra.NewTable(s, "Records", nil), &infra.SweeperProps{
+			Function: infra.FunctionProps{Code: given(t)}, Concurrency: concurrency,
+		})
+	}
 }

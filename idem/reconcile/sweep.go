@@ -185,7 +185,7 @@ func (s *sweep) due(ctx context.Context, at place) (protocol.DuePage, error) {
 }
 
 // maxBacklog bounds the memory for a provider's questions. The next sweep has those beyond.
-const maxBacklog = 10_000
+const maxBacklog = 100_000
 
 // enqueue leaves the record to the workers of the provider whose answer it waits for. Each has
 // workers of its own: however slowly a provider answers, the questions of the others are not behind

@@ -31,7 +31,7 @@ const (
 	openFor   = time.Minute
 
 	// pageSize is how many records of a shard are listed at a time; shards take turns.
-	pageSize = 25
+	pageSize = 250
 	// reserve is how long before its deadline a sweep stops, for the last writes. It is at most a
 	// quarter of the sweep's time.
 	reserve = 3 * time.Second

@@ -213,6 +213,9 @@ const OutboxItemVersion = 1
 // this version can change it.
 const RecordVersion = 1
 
+// MaxSweepConcurrency bounds EnvSweepConcurrency: a function has 1,024 files and connections.
+const MaxSweepConcurrency = 256
+
 // Environment variables of a function.
 const (
 	// EnvTable names the table.
@@ -245,6 +248,9 @@ const (
 
 	// EnvSweepEscalations is the URL of the queue for questions that the sweep escalates.
 	EnvSweepEscalations = "IDEM_SWEEP_ESCALATIONS"
+	// EnvSweepConcurrency is how many records of a provider the sweep handles at once, from 1 to
+	// MaxSweepConcurrency.
+	EnvSweepConcurrency = "IDEM_SWEEP_CONCURRENCY"
 
 	// EnvQueueRepeat is the declaration that the stack was made for: repeatable or
 	// not_repeatable. The function's operation must declare the same.

@@ -133,6 +133,12 @@ func TestEnvironment(t *testing.T) {
 		_, err := open(t.Context(), nil, nil, nil)
 		require.NoError(t, err)
 	}
+	for _, bad := range []string{"0", "-1", "257", "many", "8.5"} {
+		t.Setenv(schema.EnvSweepConcurrency, bad)
+		_, err := open(t.Context(), nil, nil, nil)
+		require.ErrorContains(t, err, fmt.Sprintf("IDEM_SWEEP_CONCURRENCY is %q: use a whole number from 1 to 256", bad))
+	}
+	t.Setenv(schema.EnvSweepConcurrency, "")
 	t.Setenv(schema.EnvSweepEscalations, "people")
 	_, err := open(t.Context(), nil, nil, nil)
 	require.ErrorContains(t, err, "is not a queue URL")

@@ -12,9 +12,11 @@ package sweeping
 
 import (
 	"context"
+	"fmt"
 	"log"
 	"log/slog"
 	"os"
+	"strconv"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -36,7 +38,8 @@ import (
 // Each invocation sweeps once and fails only if nothing could be done. Logs, metrics and the
 // escalation queue are those that the alarms of infra.NewMonitoring use. The environment is
 // what infra.NewSweeper sets: IDEM_TABLE names the table, IDEM_SWEEP_ESCALATIONS is the URL of the
-// queue for questions that are escalated. IDEM_WITHOUT_TRANSACTIONS is true for a table
+// queue for questions that are escalated. IDEM_SWEEP_CONCURRENCY is how many records of a provider are
+// handled at once. IDEM_WITHOUT_TRANSACTIONS is true for a table
 // that has none: it has no TTL either, and the sweep removes what has expired. IDEM_DYNAMODB_ENDPOINT
 // is a local DynamoDB. What is missing or malformed there, and an error of operations, end the process
 // with a line that says what to set.
@@ -96,6 +99,12 @@ func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error)
 	}
 	o := &reconcile.SweepOptions{Operations: known, Escalate: reconcile.SendTo(escalations),
 		Who: lambdacontext.FunctionName, Observer: metrics.Observe}
+	if v := os.Getenv(schema.EnvSweepConcurrency); v != "" {
+		if o.Concurrency, err = strconv.Atoi(v); err != nil || o.Concurrency < 1 || o.Concurrency > schema.MaxSweepConcurrency {
+			return nil, fmt.Errorf("%s is %q: use a whole number from 1 to %d", schema.EnvSweepConcurrency, v,
+				schema.MaxSweepConcurrency)
+		}
+	}
 	if kind.WithoutTransactions { // such a table is without TTL too
 		if o.Expired, err = dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), kind); err != nil {
 			return nil, err

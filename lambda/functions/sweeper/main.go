@@ -5,7 +5,8 @@
 // and operate it.
 //
 // Environment: IDEM_TABLE names the table, IDEM_SWEEP_ESCALATIONS is the URL of the queue for
-// questions that are escalated. IDEM_WITHOUT_TRANSACTIONS is true for a table that has
+// questions that are escalated. IDEM_SWEEP_CONCURRENCY is how many records of a provider are handled
+// at once. IDEM_WITHOUT_TRANSACTIONS is true for a table that has
 // none: it has no TTL either, and each sweep removes what has expired from a part of it.
 // IDEM_DYNAMODB_ENDPOINT is a local DynamoDB (unset on AWS).
 package main
