@@ -133,6 +133,11 @@ func TestEnvironment(t *testing.T) {
 		_, err := open(t.Context(), nil, nil, nil)
 		require.NoError(t, err)
 	}
+	for _, good := range []string{"1", "256"} {
+		t.Setenv(schema.EnvSweepConcurrency, good)
+		_, err := open(t.Context(), nil, nil, nil)
+		require.NoError(t, err)
+	}
 	for _, bad := range []string{"0", "-1", "257", "many", "8.5"} {
 		t.Setenv(schema.EnvSweepConcurrency, bad)
 		_, err := open(t.Context(), nil, nil, nil)

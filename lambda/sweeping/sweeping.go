@@ -69,7 +69,18 @@ func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error)
 	if err != nil {
 		return nil, err
 	}
-	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)})
+	concurrency := 0
+	if v := os.Getenv(schema.EnvSweepConcurrency); v != "" {
+		if concurrency, err = strconv.Atoi(v); err != nil || concurrency < 1 || concurrency > schema.MaxSweepConcurrency {
+			return nil, fmt.Errorf("%s is %q: use a whole number from 1 to %d", schema.EnvSweepConcurrency, v,
+				schema.MaxSweepConcurrency)
+		}
+	}
+	connect := &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)}
+	if concurrency > dynamostore.DefaultMaxIdleConns {
+		connect.MaxIdleConns = concurrency
+	}
+	client, err := dynamostore.NewClient(cfg, connect)
 	if err != nil {
 		return nil, err
 	}
@@ -98,13 +109,7 @@ func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error)
 		return nil, err
 	}
 	o := &reconcile.SweepOptions{Operations: known, Escalate: reconcile.SendTo(escalations),
-		Who: lambdacontext.FunctionName, Observer: metrics.Observe}
-	if v := os.Getenv(schema.EnvSweepConcurrency); v != "" {
-		if o.Concurrency, err = strconv.Atoi(v); err != nil || o.Concurrency < 1 || o.Concurrency > schema.MaxSweepConcurrency {
-			return nil, fmt.Errorf("%s is %q: use a whole number from 1 to %d", schema.EnvSweepConcurrency, v,
-				schema.MaxSweepConcurrency)
-		}
-	}
+		Who: lambdacontext.FunctionName, Observer: metrics.Observe, Concurrency: concurrency}
 	if kind.WithoutTransactions { // such a table is without TTL too
 		if o.Expired, err = dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), kind); err != nil {
 			return nil, err
