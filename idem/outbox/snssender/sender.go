@@ -27,7 +27,7 @@ import (
 )
 
 var service = awsbatch.Service{
-	Name: "sns", Destination: "topicarn",
+	Name: "sns", Destination: "topic",
 	Final: []string{"InvalidParameter", "InvalidParameterValue", "ParameterValueInvalid",
 		"BatchRequestTooLong", "Validation"},
 }

@@ -34,10 +34,9 @@ import (
 )
 
 var service = awsbatch.Service{
-	Name: "sqs",
+	Name: "sqs", Destination: "queue",
 	Final: []string{
 		"InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeName", "InvalidAttributeValue",
-		"MissingParameter",
 		"BatchRequestTooLong",
 	},
 }

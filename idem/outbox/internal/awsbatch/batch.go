@@ -27,10 +27,8 @@ type Service struct {
 	// Final are the codes that are about the message, and not about the destination, its permissions
 	// or its load, without namespace and without "Exception".
 	Final []string
-	// Destination is the word for the destination in the service's error texts, in lower
-	// case. If a whole request fails with a text about the destination, the error says
-	// nothing about the messages: the destination can be corrected. Empty means that no
-	// text is about it.
+	// Destination is the word for the destination in the service's error texts, in lower case. An error
+	// whose text has it says nothing about the messages: the destination can be corrected.
 	Destination string
 }
 
@@ -51,10 +49,7 @@ func ID(n int) *string { return new(strconv.Itoa(n)) }
 func (s Service) RequestError(err error) error {
 	err = fmt.Errorf("%s: %w", s.Name, err)
 	var api smithy.APIError
-	if !errors.As(err, &api) || !s.isFinal(api.ErrorCode()) {
-		return err
-	}
-	if s.Destination != "" && strings.Contains(strings.ToLower(api.ErrorMessage()), s.Destination) {
+	if !errors.As(err, &api) || !s.rejects(api.ErrorCode(), api.ErrorMessage()) {
 		return err
 	}
 	return outbox.Reject(err)
@@ -74,7 +69,7 @@ func (s Service) Errors(n int, replies []Reply) []error {
 		errs[i] = nil
 		if r.Code != "" {
 			errs[i] = fmt.Errorf("%s: %s: %s", s.Name, r.Code, r.Message)
-			if r.SenderFault && s.isFinal(r.Code) {
+			if r.SenderFault && s.rejects(r.Code, r.Message) {
 				errs[i] = outbox.Reject(errs[i])
 			}
 		}
@@ -82,8 +77,10 @@ func (s Service) Errors(n int, replies []Reply) []error {
 	return errs
 }
 
-func (s Service) isFinal(code string) bool {
-	return slices.Contains(s.Final, strings.TrimSuffix(code[strings.LastIndexByte(code, '.')+1:], "Exception"))
+// rejects reports whether an error is about the message.
+func (s Service) rejects(code, text string) bool {
+	code = strings.TrimSuffix(code[strings.LastIndexByte(code, '.')+1:], "Exception")
+	return slices.Contains(s.Final, code) && !strings.Contains(strings.ToLower(text), s.Destination)
 }
 
 // Taken is the reply to a message that the service has taken.

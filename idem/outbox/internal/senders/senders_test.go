@@ -236,18 +236,28 @@ func TestFailuresOfMessages(t *testing.T) {
 			{"Id":"0","SenderFault":true,"Code":"InvalidMessageContents","Message":"no"},
 			{"Id":"1","SenderFault":false,"Code":"InternalError","Message":"later"},
 			{"Id":"2","SenderFault":true,"Code":"KmsAccessDenied","Message":"an operator can correct it"},
+			{"Id":"3","SenderFault":true,"Code":"InvalidParameterValue","Message":"not valid for this queue type"},
+			{"Id":"4","SenderFault":true,"Code":"MissingParameter","Message":"must contain the parameter MessageGroupId"},
+			{"Id":"5","SenderFault":true,"Code":"AWS.SimpleQueueService.NonExistentQueue","Message":"no"},
 			{"Id":"77","SenderFault":true,"Code":"X"}]}`,
-			[]string{"InvalidMessageContents: no"}, []string{"InternalError: later", "KmsAccessDenied: an operator"}},
+			[]string{"InvalidMessageContents: no"}, []string{"InternalError: later", "KmsAccessDenied: an operator", "queue type", "MissingParameter",
+				"NonExistentQueue"}},
 		"sns": {toTopic, topic, fmt.Sprintf(accepted, `<Failed>
 			<member><Id>0</Id><SenderFault>true</SenderFault><Code>InvalidParameter</Code><Message>no</Message></member>
 			<member><Id>1</Id><SenderFault>false</SenderFault><Code>InternalError</Code><Message>later</Message></member>
+			<member><Id>2</Id><SenderFault>true</SenderFault><Code>InvalidParameter</Code>
+				<Message>The MessageGroupId parameter is required for FIFO topics</Message></member>
+			<member><Id>3</Id><SenderFault>true</SenderFault><Code>KMSAccessDenied</Code><Message>no</Message></member>
 			<member><Id>x</Id></member></Failed>`),
-			[]string{"InvalidParameter: no"}, []string{"InternalError: later"}},
-		"eventbridge": {toBus, "default", `{"FailedEntryCount":3,"Entries":[
+			[]string{"InvalidParameter: no"}, []string{"InternalError: later", "FIFO topics", "KMSAccessDenied"}},
+		"eventbridge": {toBus, "default", `{"FailedEntryCount":5,"Entries":[
 			{"ErrorCode":"MalformedDetail","ErrorMessage":"no"},{"EventId":"1"},
-			{"ErrorCode":"ThrottlingException","ErrorMessage":"later"},{"ErrorCode":"NotAuthorizedForSourceException"},{}]}`,
+			{"ErrorCode":"ThrottlingException","ErrorMessage":"later"},{"ErrorCode":"NotAuthorizedForSourceException"},
+			{"ErrorCode":"InvalidArgument","ErrorMessage":"Parameter EventBusName is not valid"},
+			{"ErrorCode":"ResourceNotFoundException","ErrorMessage":"Event bus payments does not exist"},{}]}`,
 			[]string{"MalformedDetail: no"},
-			[]string{taken, "ThrottlingException: later", "NotAuthorized", "says nothing", "says nothing"}},
+			[]string{taken, "ThrottlingException: later", "NotAuthorized", "EventBusName", "ResourceNotFound", "says nothing",
+				"says nothing"}},
 	} {
 		cfg, _ := answering(t, reply{200, "", c.body})
 		for i, err := range c.open(t, cfg, c.to).Send(t.Context(), several(len(c.rejected)+len(c.says))) {
@@ -285,12 +295,14 @@ func TestFailuresOfRequests(t *testing.T) {
 		rejected      bool
 	}{
 		{toSQS, "InvalidParameterValue", "m", 400, true},
+		{toSQS, "InvalidParameterValue", "must be provided for FIFO queues", 400, false},
 		{toSQS, "QueueDoesNotExist", "m", 400, false},
 		{toSQS, "AccessDeniedException", "m", 403, false},
 		{toSQS, "ServiceUnavailable", "m", 503, false},
 		{toSQS, "RequestThrottledException", "m", 400, false},
 		{toSNS, "InvalidParameter", "Invalid parameter: Message too long", 400, true},
 		{toSNS, "InvalidParameter", "Invalid parameter: TopicArn", 400, false},
+		{toSNS, "InvalidParameter", "MessageGroupId is not valid for standard topics", 400, false},
 		{toSNS, "NotFound", "Topic does not exist", 404, false},
 		{toSNS, "AuthorizationError", "no", 403, false},
 		{toSNS, "InternalError", "later", 500, false},
