@@ -144,7 +144,8 @@
 //	failed condition without item     + 1 Get                  GetItem
 //	message relayed                   1 BatchGet per 100,      BatchGetItem, UpdateItem
 //	                                  1 Update each
-//	sweep of messages                 16 Query, and the above  Query on the index
+//	sweep of messages                 16 Query, and the above, Query on the index
+//	                                  more if they are large
 //	Check                             2                        DescribeTable, DescribeTimeToLive
 //
 // A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the

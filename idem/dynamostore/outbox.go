@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -46,42 +47,59 @@ func NewOutbox(client OutboxClient, table string, o *Options) (*Outbox, error) {
 // maxBatchGet is DynamoDB's limit for a BatchGetItem.
 const maxBatchGet = 100
 
-// Load implements [outbox.Store]: a consistent BatchGetItem for every 100 messages.
-func (b *Outbox) Load(ctx context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
-	found := make(map[outbox.Ref]*outbox.Entry, len(refs))
+// Load implements [outbox.Store]: consistent BatchGetItems.
+func (b *Outbox) Load(ctx context.Context, refs []outbox.Ref, size int) (map[outbox.Ref]*outbox.Entry, int, error) {
 	k := b.retry.begin(ctx, "Load")
 	defer k.end()
-	for len(refs) > 0 {
-		n := min(len(refs), maxBatchGet)
-		if err := b.load(k, refs[:n], found); err != nil {
-			return nil, err
-		}
-		refs = refs[n:]
-	}
-	return found, nil
+	return b.load(k, refs, size)
 }
 
-func (b *Outbox) load(k *call, refs []outbox.Ref, found map[outbox.Ref]*outbox.Entry) error {
-	keys := make([]map[string]types.AttributeValue, len(refs))
-	for i, ref := range refs {
-		keys[i] = messageKey(ref)
+// load reads so many messages at a time that items of any size fit, and then more, by the size of those
+// that were read.
+func (b *Outbox) load(k *call, refs []outbox.Ref, size int) (map[outbox.Ref]*outbox.Entry, int, error) {
+	found, read, sum := map[outbox.Ref]*outbox.Entry{}, 0, 0
+	for n := max(1, size/maxItem); read < len(refs) && n > 0; {
+		n = min(n, maxBatchGet, len(refs)-read)
+		keys := make([]map[string]types.AttributeValue, n)
+		for i, ref := range refs[read : read+n] {
+			keys[i] = messageKey(ref)
+		}
+		err := b.batchGet(k, keys, func(it item) {
+			e := decodeMessage(it)
+			found[e.Ref()] = e
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		for i, ref := range refs[read : read+n] {
+			if e := found[ref]; e != nil && read > 0 && sum+e.Size() > size {
+				for _, ref := range refs[read : read+n-i] {
+					delete(found, ref)
+				}
+				return found, read, nil
+			} else if e != nil {
+				sum += e.Size()
+			}
+			read++
+		}
+		// The next ones may be larger: four times as many are what a process has the memory for.
+		if n *= 4; sum > 0 {
+			n = min(n, (size-sum)/(sum/read+1))
+		}
 	}
-	return b.batchGet(k, keys, func(it item) {
-		e := decodeMessage(it)
-		found[e.Ref()] = e
-	})
+	return found, read, nil
 }
 
 // Waiting implements [outbox.Store]: a Query on the index, and a Load.
-func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time,
-	cursor string) ([]*outbox.Entry, string, error) {
+func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time, cursor string,
+	size int) ([]*outbox.Entry, string, error) {
 	if shard < 0 || shard >= schema.OutboxShardCount {
 		return nil, "", fmt.Errorf("dynamostore: Waiting: there is no shard %d", shard)
 	}
 	// The cursor begins with the part that the page is in.
 	name := shardName(uint32(shard))
 	if rest, ok := strings.CutPrefix(cursor, heldPart); ok || cursor == "" {
-		entries, next, err := b.list(ctx, "Waiting", schema.HeldShard+name, maxMillis, rest)
+		entries, next, err := b.list(ctx, "Waiting", schema.HeldShard+name, maxMillis, rest, size)
 		if err != nil || next != "" {
 			return entries, heldPart + next, err
 		}
@@ -94,7 +112,7 @@ func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time,
 	if !ok {
 		return nil, "", noCursor(cursor)
 	}
-	entries, next, err := b.list(ctx, "Waiting", schema.OutboxShard+name, millis(before), rest)
+	entries, next, err := b.list(ctx, "Waiting", schema.OutboxShard+name, millis(before), rest, size)
 	if next != "" {
 		next = newPart + next
 	}
@@ -161,12 +179,12 @@ func (b *Outbox) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.
 	if shard < 0 || shard >= schema.OutboxShardCount {
 		return nil, "", fmt.Errorf("dynamostore: Dead: there is no shard %d", shard)
 	}
-	return b.list(ctx, "Dead", schema.DeadShard+shardName(uint32(shard)), maxMillis, cursor)
+	return b.list(ctx, "Dead", schema.DeadShard+shardName(uint32(shard)), maxMillis, cursor, math.MaxInt)
 }
 
 // list reads one page of a partition of the index.
-func (b *Outbox) list(ctx context.Context, op, shard string, until int64,
-	cursor string) ([]*outbox.Entry, string, error) {
+func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor string,
+	size int) ([]*outbox.Entry, string, error) {
 	from, err := parseCursor(shard, cursor, 0, until)
 	if err != nil {
 		return nil, "", err
@@ -181,17 +199,21 @@ func (b *Outbox) list(ctx context.Context, op, shard string, until int64,
 	for _, it := range out.Items {
 		refs = append(refs, messageRef(it))
 	}
-	found := make(map[outbox.Ref]*outbox.Entry, len(refs))
-	if err := b.load(k, refs, found); err != nil {
+	found, read, err := b.load(k, refs, size)
+	if err != nil {
 		return nil, "", err
 	}
 	var entries []*outbox.Entry
-	for _, ref := range refs {
+	for _, ref := range refs[:read] {
 		if e := found[ref]; e != nil {
 			entries = append(entries, e)
 		}
 	}
-	return entries, formatCursor(out.LastEvaluatedKey), nil
+	last := out.LastEvaluatedKey
+	if read < len(refs) {
+		last = out.Items[read-1]
+	}
+	return entries, formatCursor(last), nil
 }
 
 // Begin implements [outbox.Store]: one UpdateItem. It changes the state, so that the

@@ -3,6 +3,8 @@ package dynamostore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -45,7 +47,7 @@ func (b *box) publish(t *testing.T, record string, n int, m outbox.Message, at t
 }
 
 func (b *box) entry(t *testing.T, ref outbox.Ref) *outbox.Entry {
-	found, err := b.Load(t.Context(), []outbox.Ref{ref})
+	found, _, err := b.Load(t.Context(), []outbox.Ref{ref}, math.MaxInt)
 	require.NoError(t, err)
 	require.Contains(t, found, ref)
 	return found[ref]
@@ -74,7 +76,7 @@ func (b *box) listed(t *testing.T, list func(ctx context.Context, shard int, cur
 
 func (b *box) waiting(t *testing.T, before time.Time) []string {
 	return b.listed(t, func(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
-		return b.Waiting(ctx, shard, before, cursor)
+		return b.Waiting(ctx, shard, before, cursor, math.MaxInt)
 	})
 }
 
@@ -220,7 +222,7 @@ func TestNotesAreAboutTheMessageThatWasRead(t *testing.T) {
 		isFalse(t)(b.Dispatch(ctx, base, old, base))
 		require.Equal(t, is, b.item(t, ref))
 	}
-	found, err := b.Load(ctx, []outbox.Ref{ref})
+	found, _, err := b.Load(ctx, []outbox.Ref{ref}, math.MaxInt)
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
@@ -239,9 +241,54 @@ func TestManyMessages(t *testing.T) {
 		want = append(want, fmt.Sprintf("%s/%d", record, n%10))
 	}
 	require.Equal(t, want, b.waiting(t, base.Add(time.Hour)))
-	found, err := b.Load(t.Context(), refs)
+	found, _, err := b.Load(t.Context(), refs, math.MaxInt)
 	require.NoError(t, err)
 	require.Len(t, found, 180)
+}
+
+// A page, and what Load reads, is as large as the caller says, whatever the messages' sizes, and goes
+// on behind the last message.
+func TestPagesOfASize(t *testing.T) {
+	t.Parallel()
+	b := openBox(t)
+	m := order("k")
+	var want []string
+	var refs []outbox.Ref
+	for n := range 30 {
+		// Small ones, and then large ones that a guess by these does not expect.
+		m.Body = make([]byte, []int{10, 50 << 10}[n/15])
+		refs = append(refs, b.publish(t, fmt.Sprintf("r-%02d", n), 0, m, base.Add(time.Duration(n)*time.Second)))
+		want = append(want, fmt.Sprintf("r-%02d/0", n))
+	}
+	gone := outbox.Ref{Record: "gone", ID: "x"}
+	for _, size := range []int{1, 120 << 10, 500 << 10, math.MaxInt} {
+		page := func(entries []*outbox.Entry) {
+			sum := 0
+			for _, e := range entries {
+				sum += e.Size()
+			}
+			require.True(t, sum <= size || len(entries) == 1, "%d", sum)
+		}
+		got := b.listed(t, func(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
+			entries, next, err := b.Waiting(ctx, shard, base.Add(time.Hour), cursor, size)
+			page(entries)
+			return entries, next, err
+		})
+		require.Equal(t, want, got)
+		left := slices.Insert(slices.Clone(refs), 1, gone)
+		for len(left) > 0 {
+			found, read, err := b.Load(t.Context(), left, size)
+			require.NoError(t, err)
+			require.Positive(t, read)
+			page(slices.Collect(maps.Values(found)))
+			for _, ref := range left[:read] {
+				require.Equal(t, ref != gone, found[ref] != nil)
+				delete(found, ref)
+			}
+			require.Empty(t, found)
+			left = left[read:]
+		}
+	}
 }
 
 func TestUnreadableMessages(t *testing.T) {
@@ -283,14 +330,14 @@ func TestOutboxWhenTheStoreIsDown(t *testing.T) {
 	require.Equal(t, outbox.Dispatched, b.entry(t, ref).State, "it had landed")
 
 	b.wire.refuse("", noAccess)
-	_, err = b.Load(t.Context(), []outbox.Ref{ref})
+	_, _, err = b.Load(t.Context(), []outbox.Ref{ref}, math.MaxInt)
 	require.ErrorContains(t, err, "dynamodb:")
-	_, _, err = b.Waiting(t.Context(), 0, base, "")
+	_, _, err = b.Waiting(t.Context(), 0, base, "", 1)
 	require.ErrorContains(t, err, "dynamodb:")
 	b.wire.set(nil)
-	_, _, err = b.Waiting(t.Context(), 0, base, "nonsense")
+	_, _, err = b.Waiting(t.Context(), 0, base, "nonsense", 1)
 	require.ErrorContains(t, err, "is no cursor")
-	_, _, err = b.Waiting(t.Context(), 16, base, "")
+	_, _, err = b.Waiting(t.Context(), 16, base, "", 1)
 	require.ErrorContains(t, err, "no shard 16")
 }
 

@@ -99,8 +99,8 @@ type stored struct {
 	e *outbox.Entry
 }
 
-func (s stored) Load(context.Context, []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
-	return map[outbox.Ref]*outbox.Entry{s.e.Ref(): s.e}, nil
+func (s stored) Load(context.Context, []outbox.Ref, int) (map[outbox.Ref]*outbox.Entry, int, error) {
+	return map[outbox.Ref]*outbox.Entry{s.e.Ref(): s.e}, 1, nil
 }
 
 func (stored) Dispatch(context.Context, time.Time, *outbox.Entry, time.Time) (bool, error) {

@@ -2,7 +2,7 @@ package outbox
 
 import (
 	"context"
-	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -63,7 +63,8 @@ func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
 // go before them: those that their records published earlier, since a batch may end between
 // two, and those that were left to the sweep.
 func (r *Relay) load(ctx context.Context, p *plan, refs []Ref) (err error) {
-	if p.found, err = r.store.Load(ctx, distinct(refs)); err != nil {
+	// The messages are in the stream's event, which Lambda limits to 6 MB.
+	if p.found, _, err = r.store.Load(ctx, distinct(refs), math.MaxInt); err != nil {
 		return err
 	}
 	var before []Ref
@@ -80,27 +81,44 @@ func (r *Relay) load(ctx context.Context, p *plan, refs []Ref) (err error) {
 		}
 		before = append(before, e.before()...)
 	}
-	return r.loadHeld(ctx, p, lanes, before)
+	return r.loadHeld(ctx, p, lanes, before, memory)
 }
 
 // loadHeld reads what the sweep was left of the lanes, and those of the other messages that the plan
-// does not know.
-func (r *Relay) loadHeld(ctx context.Context, p *plan, lanes []Lane, refs []Ref) (err error) {
+// does not know. It reads as many as fit into size bytes; the lanes of the others wait for them.
+func (r *Relay) loadHeld(ctx context.Context, p *plan, lanes []Lane, refs []Ref, size int) (err error) {
+	lanes = distinct(lanes)
 	if len(lanes) > 0 {
-		if p.held, err = r.store.Held(ctx, distinct(lanes)); err != nil {
+		if p.held, err = r.store.Held(ctx, lanes); err != nil {
 			return err
 		}
 	}
-	for _, held := range p.held {
-		refs = append(refs, held...)
+	for n := range MaxHeld { // the first of each lane, then the second: none takes up the memory alone
+		for _, l := range lanes {
+			if held := p.held[l]; n < len(held) {
+				refs = append(refs, held[n])
+			}
+		}
 	}
 	refs = slices.DeleteFunc(distinct(refs), func(ref Ref) bool { return p.found[ref] != nil })
-	if len(refs) == 0 {
-		return nil
+	for len(refs) > 0 && size > 0 {
+		more, n, err := r.store.Load(ctx, refs, size)
+		if err != nil {
+			return err
+		}
+		for ref, e := range more {
+			if p.found[ref] = e; e.pending() {
+				size -= e.Size()
+			} else {
+				e.Body, e.Attributes = nil, nil // it is not sent
+			}
+		}
+		refs = refs[n:]
 	}
-	more, err := r.store.Load(ctx, refs)
-	maps.Copy(p.found, more)
-	return err
+	for _, ref := range refs {
+		p.unread[ref] = true
+	}
+	return nil
 }
 
 // before returns the messages that the entry's record has published before it in the same
@@ -128,6 +146,7 @@ func distinct[T comparable](all []T) []T {
 type plan struct {
 	found  map[Ref]*Entry
 	held   map[Lane][]Ref
+	unread map[Ref]bool // there was no memory for them
 	added  map[*Entry]bool
 	byLane map[Lane]*lane
 	lanes  []*lane
@@ -135,7 +154,10 @@ type plan struct {
 }
 
 func newPlan() *plan {
-	return &plan{found: map[Ref]*Entry{}, added: map[*Entry]bool{}, byLane: map[Lane]*lane{}, rested: map[string]bool{}}
+	return &plan{
+		found: map[Ref]*Entry{}, unread: map[Ref]bool{}, added: map[*Entry]bool{}, byLane: map[Lane]*lane{},
+		rested: map[string]bool{},
+	}
 }
 
 func (p *plan) add(e *Entry) {
@@ -160,11 +182,13 @@ func (p *plan) place(l *lane, e *Entry) {
 }
 
 // placeFirst adds to the lane those of the messages that are in it and wait. One that cannot be read
-// stops it.
+// stops it. What is behind one that was not read waits for another run.
 func (p *plan) placeFirst(l *lane, refs []Ref, name Lane) {
 	for _, ref := range refs {
 		e := p.found[ref]
 		switch {
+		case p.unread[ref]:
+			l.full = true
 		case e == nil || e.lane() != name:
 		case e.Unreadable != nil:
 			l.stopped = true
@@ -185,6 +209,6 @@ func (p *plan) lane(e *Entry) *lane {
 	p.lanes = append(p.lanes, l)
 	held := p.held[e.lane()]
 	p.placeFirst(l, held, e.lane())
-	l.full = len(held) >= MaxHeld
+	l.full = l.full || len(held) >= MaxHeld
 	return l
 }

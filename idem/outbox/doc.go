@@ -41,6 +41,13 @@
 // that was sent counts as tried: for a destination that is down, each sweep sends one or two
 // requests of its backlog.
 //
+// # Memory
+//
+// A relay reads at most 16 MiB of messages ahead, whatever their number, their sizes and the number of
+// destinations. 256 MB are enough for its function. Destinations share this in a sweep: with more
+// destinations and larger messages each reads fewer at a time. If more waits for the ordering keys in
+// the stream's batch, the rest is left to the sweep, in its order.
+//
 // # When the relay ends in between
 //
 //	before the send            the message is sent later

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -304,5 +305,65 @@ func TestWhatWasLeftIsSentOnce(t *testing.T) {
 		require.Equal(t, 3, p.tries)
 		require.Equal(t, "a/0", p.bodies()[0])
 		require.Len(t, p.bodies(), 3)
+	})
+}
+
+// Messages for which there is no memory wait for another run, and keep their order: those that were left
+// to the sweep, and those of the same record. No lane takes up the memory that others need.
+func TestOrderWithoutMemoryForAll(t *testing.T) {
+	const large = 6 << 20 // three are more than a run reads
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+		put := func(record string, n int, key string) outbox.Ref {
+			ref := s.put(record, n, key)
+			s.all[ref].Attributes = map[string]string{"large": strings.Repeat("x", large)}
+			return ref
+		}
+		down := true
+		p.failWhile(&down)
+		want := map[string][]string{}
+		for n := range 3 {
+			for _, key := range []string{"a", "b"} {
+				record := fmt.Sprint(key, n)
+				deliver(t, r, put(record, 0, key))
+				want[key] = append(want[key], record+"/0")
+				time.Sleep(time.Second)
+			}
+		}
+		down = false
+		time.Sleep(time.Minute)
+		delivers(t, r, outbox.Report{Sent: 3, Deferred: 2}, s.put("a3", 0, "a"), s.put("b3", 0, "b"))
+		require.ElementsMatch(t, []string{"a0/0", "a1/0", "b0/0"}, p.bodies())
+		want["a"], want["b"] = append(want["a"], "a3/0"), append(want["b"], "b3/0")
+
+		var last outbox.Ref
+		for n := range 5 {
+			last = put("c", n, "c")
+			want["c"] = append(want["c"], fmt.Sprint("c/", n))
+		}
+		delivers(t, r, outbox.Report{Sent: 3, Deferred: 1}, last)
+
+		sweeps(t, r, 5, time.Hour)
+		got := map[string][]string{}
+		for _, body := range p.bodies() {
+			got[body[:1]] = append(got[body[:1]], body)
+		}
+		require.Equal(t, want, got)
+	})
+}
+
+// A sweep reads pages that its passes have the memory for together.
+func TestPagesFitIntoTheMemory(t *testing.T) {
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+		for n := range 40 {
+			ref := s.put(fmt.Sprint("r", n), 0, []string{"", "k"}[n%2])
+			s.all[ref].Body = make([]byte, []int{1 << 10, 3 << 20}[n/2%2])
+		}
+		p.fault = func(outbox.Message) error {
+			require.LessOrEqual(t, s.largest, 8<<20)
+			return nil
+		}
+		sweeps(t, r, 1, time.Hour)
+		require.Len(t, p.sent, 40)
+		require.Greater(t, s.largest, 6<<20)
 	})
 }

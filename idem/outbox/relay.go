@@ -34,6 +34,9 @@ const (
 	// margin is how long before the context's deadline the relay stops sending, to note the results of
 	// what was sent. It is at most a quarter of the time until the deadline.
 	margin = 2 * time.Second
+	// memory is how many bytes of messages a call of the relay reads ahead. The passes of a sweep
+	// share it: Lambda ends a process that takes more memory than its function has.
+	memory = 16 << 20
 	// maxReason keeps items small, since thousands may be read.
 	maxReason = 1 << 10
 )

@@ -57,6 +57,15 @@ type Lane struct {
 	Destination, OrderingKey string
 }
 
+// Size is how many bytes of memory the message takes: its body, its attributes, and 1 KB for all else.
+func (e *Entry) Size() int {
+	n := len(e.Body) + 1<<10
+	for name, value := range e.Attributes {
+		n += len(name) + len(value)
+	}
+	return n
+}
+
 func (e *Entry) lane() Lane { return Lane{e.Destination, e.OrderingKey} }
 
 // Ref names the entry's message.
@@ -78,17 +87,19 @@ const MaxHeld = 20
 // relay has sent it or given it up since then, or if it is gone, nothing is changed and the
 // bool is false. A note that may or may not have been written is an error.
 type Store interface {
-	// Load reads messages consistently. A message that is not in the result no longer
-	// exists.
-	Load(ctx context.Context, refs []Ref) (map[Ref]*Entry, error)
+	// Load reads messages consistently, in the order of refs. It returns those that exist, and
+	// how many refs it has read: at least one, and no more than fit into size bytes ([Entry.Size]).
+	// Of the refs that were read, those that are not in the result no longer exist.
+	Load(ctx context.Context, refs []Ref, size int) (found map[Ref]*Entry, read int, err error)
 
 	// Waiting lists the waiting messages of one shard (0 to 15): first those
 	// of [Store.Held], then those that were committed before the given time. Both are
 	// sorted with the oldest first, and those of one record by Number. All messages of a
 	// lane are in the same shard. The list begins after the cursor, which is empty for the
-	// beginning, and Waiting returns the next cursor, which is empty at the end. The list
-	// may not have the latest writes.
-	Waiting(ctx context.Context, shard int, before time.Time, cursor string) ([]*Entry, string, error)
+	// beginning, and Waiting returns the next cursor, which is empty at the end. A page has
+	// no more messages than fit into size bytes ([Entry.Size]), but may have one that is larger.
+	// The list may not have the latest writes.
+	Waiting(ctx context.Context, shard int, before time.Time, cursor string, size int) ([]*Entry, string, error)
 
 	// Held lists the messages of these lanes in state Retrying, oldest first, at most
 	// [MaxHeld] of each lane. A relay sends them before it sends another message of the

@@ -23,6 +23,8 @@ type memoryStore struct {
 	mu   sync.Mutex
 	all  map[outbox.Ref]*outbox.Entry
 	page int
+	// largest is the size of the largest page.
+	largest int
 	// fault, if set, is asked before every call; after, when it has been applied.
 	fault, after func(op string) error
 }
@@ -84,23 +86,30 @@ func (s *memoryStore) call(op string, f func() error) error {
 	return err
 }
 
-func (s *memoryStore) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
-	found := map[outbox.Ref]*outbox.Entry{}
-	return found, s.call("Load", func() error {
+func (s *memoryStore) Load(_ context.Context, refs []outbox.Ref, size int) (found map[outbox.Ref]*outbox.Entry,
+	read int, err error) {
+	found = map[outbox.Ref]*outbox.Entry{}
+	err = s.call("Load", func() error {
 		for _, ref := range refs {
 			if e := s.all[ref]; e != nil {
+				if size -= e.Size(); size < 0 && read > 0 {
+					return nil
+				}
 				c := *e
 				found[ref] = &c
 			}
+			read++
 		}
 		return nil
 	})
+	return found, read, err
 }
 
-func (s *memoryStore) Waiting(_ context.Context, shard int, before time.Time, cursor string) (page []*outbox.Entry,
-	next string, err error) {
+func (s *memoryStore) Waiting(_ context.Context, shard int, before time.Time, cursor string,
+	size int) (page []*outbox.Entry, next string, err error) {
 	err = s.call("Waiting", func() error {
 		var list []*outbox.Entry
+		sum := 0
 		for _, e := range s.all {
 			if waits(e) && (isHeld(e) || !e.Created.After(before)) && shardOf(cmp.Or(e.OrderingKey, e.ID)) == shard {
 				c := *e
@@ -112,11 +121,12 @@ func (s *memoryStore) Waiting(_ context.Context, shard int, before time.Time, cu
 			if place(e) <= cursor {
 				continue
 			}
-			if len(page) == s.page {
+			if size -= e.Size(); len(page) == s.page || size < 0 && len(page) > 0 {
 				next = place(page[len(page)-1])
 				return nil
 			}
-			page = append(page, e)
+			page, sum = append(page, e), sum+e.Size()
+			s.largest = max(s.largest, sum)
 		}
 		return nil
 	})

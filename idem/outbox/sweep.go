@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// readers is how many destinations' sweeps read a page at a time: pages are large.
+// readers is how many destinations' sweeps read a page at a time: replies take several times the memory
+// of the messages in them.
 const readers = 4
 
 // Sweep sends messages that the stream has missed or left to it: all waiting messages older
@@ -26,7 +27,7 @@ const readers = 4
 func (r *Relay) Sweep(ctx context.Context) (Report, error) {
 	s := &sweep{
 		run: r.begin(ctx, false), before: time.Now().Add(-r.opts.Grace),
-		reading: make(chan struct{}, readers), failed: map[string]error{},
+		size: memory / (len(r.senders) + 1), reading: make(chan struct{}, readers), failed: map[string]error{},
 	}
 	// The last pass is for destinations that the relay does not know.
 	var g sync.WaitGroup
@@ -41,6 +42,7 @@ func (r *Relay) Sweep(ctx context.Context) (Report, error) {
 type sweep struct {
 	*run
 	before  time.Time
+	size    int // of a page, and of what goes before its messages
 	reading chan struct{}
 	failed  map[string]error // by text
 }
@@ -98,7 +100,7 @@ func (s *sweep) destination(name string) {
 func (s *sweep) page(p *pass) ([]*Entry, string) {
 	s.reading <- struct{}{}
 	defer func() { <-s.reading }()
-	entries, next, err := s.store.Waiting(s.ctx, p.shard, s.before, p.cursor)
+	entries, next, err := s.store.Waiting(s.ctx, p.shard, s.before, p.cursor, s.size)
 	if err == nil {
 		return entries, next
 	}
@@ -133,7 +135,7 @@ func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
 	}
 	// Messages that go first may have been left since the pass read their place. An earlier message of
 	// the same record may come later in the pass if it was never left.
-	err := s.loadHeld(s.ctx, p, lanes, before)
+	err := s.loadHeld(s.ctx, p, lanes, before, s.size)
 	if err != nil {
 		s.trouble(err)
 	}

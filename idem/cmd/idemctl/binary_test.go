@@ -97,7 +97,7 @@ func (o *tool) deadLetter() string {
 	require.NoError(o.t, err)
 	for shard := range outbox.Shards {
 		for cursor := ""; ; {
-			waiting, next, err := box.Waiting(o.t.Context(), shard, time.Now().Add(time.Hour), cursor)
+			waiting, next, err := box.Waiting(o.t.Context(), shard, time.Now().Add(time.Hour), cursor, 1<<20)
 			require.NoError(o.t, err)
 			for _, e := range waiting {
 				ok, err := box.DeadLetter(o.t.Context(), time.Now(), e, 10, "the queue is gone")

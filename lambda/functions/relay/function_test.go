@@ -29,7 +29,7 @@ type notingStore struct {
 	down         error
 }
 
-func (s *notingStore) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
+func (s *notingStore) Load(_ context.Context, refs []outbox.Ref, _ int) (map[outbox.Ref]*outbox.Entry, int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loaded = append(s.loaded, refs...)
@@ -40,10 +40,10 @@ func (s *notingStore) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref
 			Message: outbox.Message{ID: ref.ID, Destination: "orders", OrderingKey: "k"},
 		}
 	}
-	return found, s.down
+	return found, len(refs), s.down
 }
 
-func (s *notingStore) Waiting(context.Context, int, time.Time, string) ([]*outbox.Entry, string, error) {
+func (s *notingStore) Waiting(context.Context, int, time.Time, string, int) ([]*outbox.Entry, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.swept++
