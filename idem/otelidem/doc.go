@@ -11,8 +11,8 @@
 // Metrics have the names of package schema after "idem.", such as idem.executed, and the
 // attribute idem.operation; never a key or a tenant. Counters count calls, attempts, records
 // or messages. Durations are histograms in seconds: idem.claim.duration, idem.handler.duration
-// and idem.finish.duration. idem.open, idem.oldest_open and idem.outbox_oldest are gauges, the
-// last two in seconds. idem.write_units and idem.read_units are DynamoDB's, if its client asks
+// and idem.finish.duration. idem.open, idem.oldest_open, idem.outbox_missed and idem.outbox_oldest are
+// gauges, the oldest in seconds. idem.write_units and idem.read_units are DynamoDB's, if its client asks
 // for them: with dynamostore.MeterCapacity and [Telemetry.Units].
 //
 // In a trace, the claim, the handler and the recording of its outcome are child spans of the

@@ -22,6 +22,8 @@ type lane struct {
 	broken bool
 	// counted: the try under way was noted before it was made.
 	counted bool
+	// missed: the stream should have made the try under way.
+	missed bool
 }
 
 // add appends a message to the waiting ones.
@@ -47,7 +49,9 @@ func (l *lane) goes(now time.Time) bool {
 func (x *run) announce(l *lane) bool {
 	e := l.entries[0]
 	now := time.Now()
-	if l.counted = now.Sub(e.Created) >= x.opts.Grace || e.State == Retrying; !l.counted {
+	late := now.Sub(e.Created) >= x.opts.Grace
+	l.missed = late && e.State == New && !x.stream
+	if l.counted = late || e.State == Retrying; !l.counted {
 		return true
 	}
 	if e.Tries >= x.opts.MaxTries {
@@ -83,7 +87,12 @@ func (x *run) record(l *lane, failed error) {
 			x.breakOff(l, err)
 			return
 		}
-		x.done(l, func(r *Report) { r.Sent++ })
+		x.done(l, func(r *Report) {
+			r.Sent++
+			if l.missed {
+				r.Missed++
+			}
+		})
 		return
 	}
 	reason := failed.Error()

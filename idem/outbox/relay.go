@@ -148,6 +148,11 @@ type Report struct {
 	Unreadable int `json:"unreadable"`
 	// Left messages were not finished in this call: time ran out, or the store failed.
 	Left int `json:"left"`
+	// Missed messages were sent by a sweep, older than [Options.Grace], and had not been tried
+	// before: the stream did not deliver them in time, or left them because their destination was
+	// down or slow. If destinations work and sweeps find such messages again and again, the stream's
+	// deliveries have stopped. A message counts once, when its destination accepts it.
+	Missed int `json:"missed,omitempty"`
 	// OldestAt is when the oldest message was committed that a sweep found waiting, whether it
 	// has sent it or not. Zero if it found none, and of a delivery. Where a destination is
 	// down, a sweep finds only some of what waits for it.

@@ -480,3 +480,58 @@ func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
 		require.Equal(t, s.all[third].Created, oldest(), "a destination without a route")
 	})
 }
+
+// What the stream has missed is counted once, and not what it was never to send: a destination that is
+// down has signals of its own.
+func TestASweepCountsWhatTheStreamHasMissed(t *testing.T) {
+	for _, key := range []string{"", "k"} {
+		withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p, "down": refusing}, nil)
+			require.NoError(t, err)
+			put := func(record string) (orders, down, unknown outbox.Ref) {
+				orders, down, unknown = s.put(record, 0, key), s.put("down-"+record, 0, key), s.put("lost-"+record, 0, key)
+				s.all[down].Destination, s.all[unknown].Destination = "down", "nobody"
+				return orders, down, unknown
+			}
+			for n := range 30 {
+				orders, down, unknown := put(fmt.Sprint("r", n))
+				report, _ := deliver(t, r, orders, down, unknown)
+				require.Zero(t, report.Missed)
+			}
+			for range 3 {
+				time.Sleep(outbox.DefaultGrace)
+				require.Zero(t, sweep(t, r).Missed, "the stream has delivered all")
+			}
+			for n := range 5 { // the stream has ended
+				put(fmt.Sprint("s", n))
+			}
+			require.Zero(t, sweep(t, r).Missed, "the stream may be late")
+			time.Sleep(outbox.DefaultGrace)
+			require.Equal(t, 5, sweep(t, r).Missed)
+			require.Zero(t, sweep(t, r).Missed)
+
+			tries := 0
+			p.fault = func(outbox.Message) error {
+				if tries++; tries == 1 {
+					return errDown
+				}
+				return nil
+			}
+			s.put("t", 0, key)
+			time.Sleep(outbox.DefaultGrace)
+			for range 3 {
+				require.Zero(t, sweep(t, r).Missed, "a sweep has tried it")
+				time.Sleep(time.Hour)
+			}
+			require.Len(t, p.sent, 36)
+		})
+	}
+}
+
+var refusing = sending(func(_ context.Context, messages []outbox.Message) []error {
+	errs := make([]error, len(messages))
+	for i := range errs {
+		errs[i] = errDown
+	}
+	return errs
+})

@@ -87,8 +87,11 @@ const (
 	MetricOldestOpen = "oldest_open" // the oldest one's age in seconds; 0 if there are none
 )
 
-// What a sweep of an outbox relay says once each time, under the service alone.
+// What a sweep of an outbox relay says once each time, under the service alone. A message is missed
+// if the stream did not deliver it in time, or left it to the sweep because its destination was down or
+// slow. It counts once its destination accepts it.
 const (
+	MetricOutboxMissed = "outbox_missed" // messages sent that the stream has missed; 0 if none
 	MetricOutboxOldest = "outbox_oldest" // the oldest waiting message's age in seconds; 0 if none waits
 )
 

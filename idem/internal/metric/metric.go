@@ -73,6 +73,7 @@ var All = []Metric{
 	{schema.MetricSweepLeft, Count, "record"},
 	{schema.MetricOpen, Level, "record"},
 	{schema.MetricOldestOpen, Age, "s"},
+	{schema.MetricOutboxMissed, Level, "message"},
 	{schema.MetricOutboxOldest, Age, "s"},
 	{schema.MetricOutboxRelayed, Count, "message"},
 	{schema.MetricOutboxFailed, Count, "try"},

@@ -38,16 +38,17 @@ func (f *function) handle(ctx context.Context, e event) (events.DynamoDBEventRes
 	case e.DetailType == "Scheduled Event" || e.Sweep:
 		report, err := f.relay.Sweep(ctx)
 		f.report(ctx, "sweep", report, err)
-		f.age(report)
+		f.found(report)
 		return events.DynamoDBEventResponse{}, err
 	}
 	return events.DynamoDBEventResponse{}, errors.New(
 		`relay: the event is none of the table's stream and none of a schedule; by hand, send {"sweep": true}`)
 }
 
-// age says how old the oldest waiting message is. What was not looked at is not said to be
-// nothing: that would end an alarm in the middle of an outage.
-func (f *function) age(report outbox.Report) {
+// found says what a sweep found: how old the oldest waiting message is, and how many the stream has
+// missed. What was not looked at is not said to be nothing: that would end an alarm in the middle of
+// an outage.
+func (f *function) found(report outbox.Report) {
 	age := time.Duration(0)
 	switch {
 	case !report.OldestAt.IsZero():
@@ -55,7 +56,9 @@ func (f *function) age(report outbox.Report) {
 	case report.More:
 		return
 	}
-	f.metrics.Add("", maps.All(map[string]int{schema.MetricOutboxOldest: int(age / time.Second)}))
+	f.metrics.Add("", maps.All(map[string]int{
+		schema.MetricOutboxOldest: int(age / time.Second), schema.MetricOutboxMissed: report.Missed,
+	}))
 }
 
 func (f *function) deliver(ctx context.Context,

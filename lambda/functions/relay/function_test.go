@@ -198,7 +198,7 @@ func TestOptions(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	const sweep, oldest = `{"sweep":true}`, `"service":"relay","outbox_oldest":0}`
+	const sweep, oldest = `{"sweep":true}`, `"service":"relay","outbox_missed":0,"outbox_oldest":0}`
 	for name, tc := range map[string]struct {
 		ctx   context.Context
 		down  error
