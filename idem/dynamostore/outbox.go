@@ -90,21 +90,23 @@ func (b *Outbox) load(k *call, refs []outbox.Ref, size int) (map[outbox.Ref]*out
 	return found, read, nil
 }
 
-// Waiting implements [outbox.Store]: a Query on the index, and a Load.
-func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time, cursor string,
-	size int) ([]*outbox.Entry, string, error) {
+// Waiting implements [outbox.Store]: a Query on the index.
+func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time,
+	cursor string) ([]outbox.Ref, string, error) {
 	if shard < 0 || shard >= schema.OutboxShardCount {
 		return nil, "", fmt.Errorf("dynamostore: Waiting: there is no shard %d", shard)
 	}
+	k := b.retry.begin(ctx, "Waiting")
+	defer k.end()
 	// The cursor begins with the part that the page is in.
 	name := shardName(uint32(shard))
 	if rest, ok := strings.CutPrefix(cursor, heldPart); ok || cursor == "" {
-		entries, next, err := b.list(ctx, "Waiting", schema.HeldShard+name, maxMillis, rest, size)
+		refs, next, err := b.list(k, schema.HeldShard+name, maxMillis, rest)
 		if err != nil || next != "" {
-			return entries, heldPart + next, err
+			return refs, heldPart + next, err
 		}
-		if len(entries) > 0 {
-			return entries, newPart, nil
+		if len(refs) > 0 {
+			return refs, newPart, nil
 		}
 		cursor = newPart
 	}
@@ -112,11 +114,11 @@ func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time, curso
 	if !ok {
 		return nil, "", noCursor(cursor)
 	}
-	entries, next, err := b.list(ctx, "Waiting", schema.OutboxShard+name, millis(before), rest, size)
+	refs, next, err := b.list(k, schema.OutboxShard+name, millis(before), rest)
 	if next != "" {
 		next = newPart + next
 	}
-	return entries, next, err
+	return refs, next, err
 }
 
 // Parts of what waits in a shard, in cursors: what was left to the sweep, and all
@@ -179,41 +181,39 @@ func (b *Outbox) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.
 	if shard < 0 || shard >= schema.OutboxShardCount {
 		return nil, "", fmt.Errorf("dynamostore: Dead: there is no shard %d", shard)
 	}
-	return b.list(ctx, "Dead", schema.DeadShard+shardName(uint32(shard)), maxMillis, cursor, math.MaxInt)
-}
-
-// list reads one page of a partition of the index.
-func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor string,
-	size int) ([]*outbox.Entry, string, error) {
-	from, err := parseCursor(shard, cursor, 0, until)
-	if err != nil {
-		return nil, "", err
-	}
-	k := b.retry.begin(ctx, op)
+	k := b.retry.begin(ctx, "Dead")
 	defer k.end()
-	out, err := b.queryIndex(k, b.client, shard, 0, until, from, maxBatchGet)
+	refs, next, err := b.list(k, schema.DeadShard+shardName(uint32(shard)), maxMillis, cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	var refs []outbox.Ref
-	for _, it := range out.Items {
-		refs = append(refs, messageRef(it))
-	}
-	found, read, err := b.load(k, refs, size)
+	found, _, err := b.load(k, refs, math.MaxInt)
 	if err != nil {
 		return nil, "", err
 	}
 	var entries []*outbox.Entry
-	for _, ref := range refs[:read] {
+	for _, ref := range refs {
 		if e := found[ref]; e != nil {
 			entries = append(entries, e)
 		}
 	}
-	last := out.LastEvaluatedKey
-	if read < len(refs) {
-		last = out.Items[read-1]
+	return entries, next, nil
+}
+
+// list reads one page of a partition of the index.
+func (b *Outbox) list(k *call, shard string, until int64, cursor string) (refs []outbox.Ref, next string, err error) {
+	from, err := parseCursor(shard, cursor, 0, until)
+	if err != nil {
+		return nil, "", err
 	}
-	return entries, formatCursor(last), nil
+	out, err := b.queryIndex(k, b.client, shard, 0, until, from, maxBatchGet)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, it := range out.Items {
+		refs = append(refs, messageRef(it))
+	}
+	return refs, formatCursor(out.LastEvaluatedKey), nil
 }
 
 // Begin implements [outbox.Store]: one UpdateItem. It changes the state, so that the

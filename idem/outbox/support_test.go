@@ -23,8 +23,8 @@ type memoryStore struct {
 	mu   sync.Mutex
 	all  map[outbox.Ref]*outbox.Entry
 	page int
-	// largest is the size of the largest page.
-	largest int
+	// largest is the size of the most that was loaded at once; loaded counts messages.
+	largest, loaded int
 	// fault, if set, is asked before every call; after, when it has been applied.
 	fault, after func(op string) error
 }
@@ -90,6 +90,7 @@ func (s *memoryStore) Load(_ context.Context, refs []outbox.Ref, size int) (foun
 	read int, err error) {
 	found = map[outbox.Ref]*outbox.Entry{}
 	err = s.call("Load", func() error {
+		sum := 0
 		for _, ref := range refs {
 			if e := s.all[ref]; e != nil {
 				if size -= e.Size(); size < 0 && read > 0 {
@@ -97,6 +98,8 @@ func (s *memoryStore) Load(_ context.Context, refs []outbox.Ref, size int) (foun
 				}
 				c := *e
 				found[ref] = &c
+				sum += e.Size()
+				s.largest, s.loaded = max(s.largest, sum), s.loaded+1
 			}
 			read++
 		}
@@ -105,28 +108,25 @@ func (s *memoryStore) Load(_ context.Context, refs []outbox.Ref, size int) (foun
 	return found, read, err
 }
 
-func (s *memoryStore) Waiting(_ context.Context, shard int, before time.Time, cursor string,
-	size int) (page []*outbox.Entry, next string, err error) {
+func (s *memoryStore) Waiting(_ context.Context, shard int, before time.Time, cursor string) (page []outbox.Ref,
+	next string, err error) {
 	err = s.call("Waiting", func() error {
 		var list []*outbox.Entry
-		sum := 0
 		for _, e := range s.all {
 			if waits(e) && (isHeld(e) || !e.Created.After(before)) && shardOf(cmp.Or(e.OrderingKey, e.ID)) == shard {
-				c := *e
-				list = append(list, &c)
+				list = append(list, e)
 			}
 		}
 		slices.SortFunc(list, byPlace)
-		for _, e := range list {
+		for i, e := range list {
 			if place(e) <= cursor {
 				continue
 			}
-			if size -= e.Size(); len(page) == s.page || size < 0 && len(page) > 0 {
-				next = place(page[len(page)-1])
+			if len(page) == s.page {
+				next = place(list[i-1])
 				return nil
 			}
-			page, sum = append(page, e), sum+e.Size()
-			s.largest = max(s.largest, sum)
+			page = append(page, e.Ref())
 		}
 		return nil
 	})

@@ -21,7 +21,8 @@ const readers = 4
 // are sent first.
 //
 // A destination that is down gets nothing more in this sweep, and no destination waits
-// for another one. Each reads and skips the others' messages, some thousand a second.
+// for another one. Each skips the others' messages, some thousand a second, most of them without
+// reading them: which destination a message is for is in the message and not in the index.
 // Sweep returns when it has seen all messages or when time is up, see [Report.More]. The relay's
 // next sweep then continues from there. The error joins those of shards that could not be read.
 func (r *Relay) Sweep(ctx context.Context) (Report, error) {
@@ -50,7 +51,8 @@ type sweep struct {
 // pass is one destination's iteration over the shards. It may take several sweeps.
 type pass struct {
 	shard  int
-	cursor string
+	cursor string // behind refs
+	refs   []Ref  // the rest of the page
 	// held are lanes whose first messages were read before and still wait.
 	held map[Lane]bool
 }
@@ -79,7 +81,7 @@ func (s *sweep) destination(name string) {
 	p := s.pass(name)
 	defer s.keep(name, p)
 	shards := Shards
-	if p.cursor != "" {
+	if p.cursor != "" || len(p.refs) > 0 {
 		shards++ // this shard's beginning comes last
 	}
 	for shards > 0 && !s.isDown(name) {
@@ -87,25 +89,71 @@ func (s *sweep) destination(name string) {
 			s.note(func(r *Report) { r.More = true })
 			return
 		}
-		entries, next := s.page(p)
-		s.send(name, entries, p.held)
-		if p.cursor = next; next == "" {
+		s.send(s.read(name, p), p.held)
+		if p.cursor == "" && len(p.refs) == 0 {
 			p.shard, p.held = (p.shard+1)%Shards, map[Lane]bool{}
 			shards--
 		}
 	}
 }
 
-// page reads a pass's next page. It skips a shard that cannot be read.
-func (s *sweep) page(p *pass) ([]*Entry, string) {
+// read reads the destination's next messages in a pass. It skips a shard that cannot be read.
+func (s *sweep) read(name string, p *pass) []*Entry {
 	s.reading <- struct{}{}
 	defer func() { <-s.reading }()
-	entries, next, err := s.store.Waiting(s.ctx, p.shard, s.before, p.cursor, s.size)
-	if err == nil {
-		return entries, next
+	var err error
+	if len(p.refs) == 0 {
+		p.refs, p.cursor, err = s.store.Waiting(s.ctx, p.shard, s.before, p.cursor)
+		p.refs = s.without(p.refs, name)
 	}
-	s.trouble(err)
-	return nil, ""
+	var entries []*Entry
+	if len(p.refs) > 0 && err == nil {
+		var found map[Ref]*Entry
+		var n int
+		if found, n, err = s.store.Load(s.ctx, p.refs, s.size); err == nil {
+			entries = s.own(name, p.refs[:n], found)
+			p.refs = p.refs[n:]
+		}
+	}
+	if err != nil {
+		s.trouble(err)
+		p.refs, p.cursor = nil, ""
+	}
+	return entries
+}
+
+// without leaves out what is known to be in another destination's pass: one has read it, and the
+// others do not pay for it.
+func (s *sweep) without(refs []Ref, name string) []Ref {
+	s.Relay.mu.Lock()
+	defer s.Relay.mu.Unlock()
+	return slices.DeleteFunc(refs, func(ref Ref) bool {
+		of, ok := s.known[ref]
+		return ok && of != name
+	})
+}
+
+// own returns the messages of the destination's pass, in the order of refs, and keeps in mind which
+// pass each message is in.
+func (s *sweep) own(name string, refs []Ref, found map[Ref]*Entry) (entries []*Entry) {
+	s.Relay.mu.Lock()
+	defer s.Relay.mu.Unlock()
+	for _, ref := range refs {
+		e := found[ref]
+		if e == nil {
+			continue
+		}
+		for other := range s.known { // any one makes room
+			if len(s.known) < maxKnown {
+				break
+			}
+			delete(s.known, other)
+		}
+		if s.known[ref] = s.of(e); s.of(e) == name {
+			entries = append(entries, e)
+		}
+	}
+	return entries
 }
 
 func (s *sweep) trouble(err error) {
@@ -116,12 +164,11 @@ func (s *sweep) trouble(err error) {
 	})
 }
 
-// send sends those of the entries that are the destination's.
-func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
+// send sends what a pass has read.
+func (s *sweep) send(entries []*Entry, held map[Lane]bool) {
 	p := newPlan()
 	var before []Ref
 	var lanes []Lane
-	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return s.of(e) != name })
 	s.age(entries)
 	for _, e := range entries {
 		p.found[e.Ref()] = e

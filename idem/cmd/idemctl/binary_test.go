@@ -97,9 +97,11 @@ func (o *tool) deadLetter() string {
 	require.NoError(o.t, err)
 	for shard := range outbox.Shards {
 		for cursor := ""; ; {
-			waiting, next, err := box.Waiting(o.t.Context(), shard, time.Now().Add(time.Hour), cursor, 1<<20)
+			waiting, next, err := box.Waiting(o.t.Context(), shard, time.Now().Add(time.Hour), cursor)
 			require.NoError(o.t, err)
-			for _, e := range waiting {
+			found, _, err := box.Load(o.t.Context(), waiting, 1<<20)
+			require.NoError(o.t, err)
+			for _, e := range found {
 				ok, err := box.DeadLetter(o.t.Context(), time.Now(), e, 10, "the queue is gone")
 				require.NoError(o.t, err)
 				require.True(o.t, ok)

@@ -217,9 +217,9 @@ func (s *scene) waiting() (n int) {
 	box, err := dynamostore.NewOutbox(dynamotest.Client(s.t), s.table, nil)
 	require.NoError(s.t, err)
 	for shard := range outbox.Shards {
-		entries, _, err := box.Waiting(s.t.Context(), shard, time.Now(), "", 1<<20)
+		refs, _, err := box.Waiting(s.t.Context(), shard, time.Now(), "")
 		require.NoError(s.t, err)
-		n += len(entries)
+		n += len(refs)
 	}
 	return n
 }
