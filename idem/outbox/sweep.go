@@ -43,7 +43,7 @@ func (r *Relay) Sweep(ctx context.Context) (Report, error) {
 type sweep struct {
 	*run
 	before  time.Time
-	size    int // of a page, and of what goes before its messages
+	size    int // of what a pass reads at a time, and of what goes before that in its order
 	reading chan struct{}
 	failed  map[string]error // by text
 }
@@ -122,8 +122,8 @@ func (s *sweep) read(name string, p *pass) []*Entry {
 	return entries
 }
 
-// without leaves out what is known to be in another destination's pass: one has read it, and the
-// others do not pay for it.
+// without leaves out messages that are known to be in another destination's pass: to read them in
+// every pass would be slow and expensive.
 func (s *sweep) without(refs []Ref, name string) []Ref {
 	s.Relay.mu.Lock()
 	defer s.Relay.mu.Unlock()
