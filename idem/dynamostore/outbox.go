@@ -54,12 +54,13 @@ func (b *Outbox) Load(ctx context.Context, refs []outbox.Ref, size int) (map[out
 	return b.load(k, refs, size)
 }
 
-// load reads so many messages at a time that items of any size fit, and then more, by the size of those
-// that were read.
+// load first reads so many messages that items of any size fit. Then it reads as many as fit by the size
+// of those that were read, up to four times as many: the next ones may be larger.
 func (b *Outbox) load(k *call, refs []outbox.Ref, size int) (map[outbox.Ref]*outbox.Entry, int, error) {
 	found, read, sum := map[outbox.Ref]*outbox.Entry{}, 0, 0
-	for n := max(1, size/maxItem); read < len(refs) && n > 0; {
-		n = min(n, maxBatchGet, len(refs)-read)
+	first := min(max(1, size/maxItem), maxBatchGet)
+	for n := first; read < len(refs) && n > 0; {
+		n = min(n, len(refs)-read)
 		keys := make([]map[string]types.AttributeValue, n)
 		for i, ref := range refs[read : read+n] {
 			keys[i] = messageKey(ref)
@@ -82,8 +83,7 @@ func (b *Outbox) load(k *call, refs []outbox.Ref, size int) (map[outbox.Ref]*out
 			}
 			read++
 		}
-		// The next ones may be larger: four times as many are what a process has the memory for.
-		if n *= 4; sum > 0 {
+		if n = min(4*first, maxBatchGet); sum > 0 {
 			n = min(n, (size-sum)/(sum/read+1))
 		}
 	}

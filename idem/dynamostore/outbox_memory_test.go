@@ -121,7 +121,8 @@ func destination(n int) string { return fmt.Sprint("d", n) }
 // those of records "new-1" are new, small and ordered; those of "held-1" were left to the sweep in
 // the same lanes; those of "all-1" have no order.
 func largeTable(destinations int) http.Handler {
-	perShard := 20 + 80/destinations // messages, all of one destination
+	perShard := 40 + 80/destinations // messages, all of one destination
+	small := 20 * destinations       // of all; the large ones come after them
 	large := base64.StdEncoding.EncodeToString(make([]byte, 250<<10))
 	const at = "1700000000000"
 	place := func(shard, due, record, id string) string {
@@ -177,10 +178,12 @@ func largeTable(destinations int) http.Handler {
 				kind, number, _ := strings.Cut(record, "-")
 				n, _ := strconv.Atoi(number)
 				of, lane, state, content := n%destinations, "", "new", large
-				switch kind {
-				case "new":
+				switch {
+				case kind == "all" && n < small:
+					content = "AAAA"
+				case kind == "new":
 					of, lane, content = 0, fmt.Sprint("lane-", n), "AAAA"
-				case "held":
+				case kind == "held":
 					of, lane, state = 0, fmt.Sprint("lane-", n%lanes), "retrying"
 				}
 				it := fmt.Sprintf(`{"pk":{"S":%q},"sk":{"S":"outbox#0"},"v":{"N":"1"},"destination":{"S":%q},`+
