@@ -62,8 +62,10 @@ var watchedAPI, watchedREST = answers("5xx"), answers("5XXError")
 
 func answers(faults string) watched {
 	return watched{[]alarm{
-		{"5xx", faults, count, 1,
-			"the API answers with 5xx: look at the function's log, and at the table if problems say " +
+		// A handler's own faults, and single 503s, which the library answers while the store is slow,
+		// are no reason to wake an operator.
+		{"5xx", faults, count, 10,
+			"%v requests in 5 minutes were answered with 5xx: look at the function's log, and at the table if problems say " +
 				"idempotency_store_unavailable"},
 	}, []graph{
 		{"5xx", sum, []string{faults}},

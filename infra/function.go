@@ -32,6 +32,13 @@ const (
 	DefaultMemory = 256
 
 	minMemory, maxMemory = 128, 10240
+
+	// memoryLimit is the Go runtime's soft limit. Lambda kills a process at its Memory and sets no limit,
+	// so the collector would let garbage grow past it.
+	// https://pkg.go.dev/runtime#hdr-Environment_Variables
+	memoryLimit = "GOMEMLIMIT"
+	// heapPercent of Memory leaves the rest to what the runtime does not count.
+	heapPercent = 85
 )
 
 // FunctionProps of a function. Package or Code is required.
@@ -64,6 +71,7 @@ type FunctionProps struct {
 	Tracing bool
 
 	// Environment of the function, as in CDK's, in addition to the variables that its constructs set.
+	// GOMEMLIMIT is 85% of Memory unless it is set here.
 	Environment *map[string]*string
 }
 
@@ -90,7 +98,10 @@ func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *F
 	role := awsiam.NewRole(scope, jsii.String(id+"Role"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 	})
-	environment := map[string]*string{schema.EnvFunctionTimeout: jsii.String(seconds(p.Timeout))}
+	environment := map[string]*string{
+		schema.EnvFunctionTimeout: jsii.String(seconds(p.Timeout)),
+		memoryLimit:               jsii.String(fmt.Sprintf("%dMiB", p.Memory*heapPercent/100)),
+	}
 	maps.Copy(environment, *p.Environment)
 	in := &awslambda.FunctionProps{
 		Runtime:               awslambda.Runtime_PROVIDED_AL2023(),
@@ -206,9 +217,11 @@ func (f *Function) Seal(key awskms.IKey, context map[string]string) {
 	GrantEncrypt(key, f, context)
 }
 
-// schedule invokes the function every so many minutes. The target is the id of the rule's
-// only target.
+// schedule invokes the function every so many minutes. Lambda does not repeat an invocation that fails,
+// and drops one that waits as long: the next one does what it has left. The target is the id of the
+// rule's only target.
 func schedule(scope constructs.Construct, id, target, description string, f *Function, every time.Duration) {
+	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0), MaxEventAge: duration(every)})
 	rate := fmt.Sprintf("rate(%d minutes)", every/time.Minute)
 	if every == time.Minute {
 		rate = "rate(1 minute)"

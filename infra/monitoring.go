@@ -203,7 +203,8 @@ func (m *Monitoring) relay(r *Relay) {
 	}
 	m.watch(name, ofAWS(r.Function), watchedStream)
 	m.watch(name, ofAWS(r.Failures), watchedFailures)
-	m.function(r.Function)
+	// A sweep with a backlog works until shortly before the time-out.
+	m.watch(idOf(r.Function), ofAWS(r.Function), watchedInvocations)
 	m.watch(name, ofLibrary(r.Function), watchedOutbox)
 }
 

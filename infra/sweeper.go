@@ -8,7 +8,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -87,9 +86,6 @@ func NewSweeper(scope constructs.Construct, id string, table *Table, props *Swee
 	}
 	allow(s.Function, nil, []string{*s.EscalationQueue.QueueArn()}, "sqs:SendMessage")
 	allowKey(s.EscalationQueue.EncryptionMasterKey(), s.Function)
-	// The next sweep does what a failed one has left.
-	s.Function.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0),
-		MaxEventAge: duration(sweepEvery)})
 	schedule(s, "Schedule", "Sweeper", "Has the sweeper look for what is due.", s.Function, sweepEvery)
 	return s
 }

@@ -33,6 +33,7 @@ var watchedMetrics = slices.Concat(
 	engineIsWatched(inOrders, "Worker"), outboxIsWatched(inOrders, "Relay"), questionsAreWatched(inOrders, "Sweeper"),
 	throttlesAreWatched(inPayments), throttlesAreWatched(inOrders),
 	[]watched{
+		{inPayments, "API5xx", "AWS/ApiGateway 5xx ApiId=APIHTTP", 10, false},
 		{inPayments, "StatementsQueueFailed", ours("Statements", schema.MetricFailed), 1, false},
 		{inOrders, "OrdersQueueFailed", ours("Worker", schema.MetricFailed), 1, false},
 	},

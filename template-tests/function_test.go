@@ -45,6 +45,19 @@ func TestFunctionRefuses(t *testing.T) {
 	})
 }
 
+// Lambda kills a process that needs more than its memory, and sets no limit for Go's collector.
+func TestFunctionsKnowTheirMemory(t *testing.T) {
+	got, _ := synth(t, func(s awscdk.Stack) {
+		infra.NewFunction(s, "Usual", &infra.FunctionProps{Code: given(t)})
+		infra.NewFunction(s, "Large", &infra.FunctionProps{Code: given(t), Memory: 1024})
+		infra.NewFunction(s, "Own", &infra.FunctionProps{Code: given(t),
+			Environment: &map[string]*string{"GOMEMLIMIT": jsii.String("off")}})
+	})
+	for id, want := range map[string]string{"Usual": "217MiB", "Large": "870MiB", "Own": "off"} {
+		require.Equal(t, want, got.property("AWS::Lambda::Function", id, "Environment", "Variables", "GOMEMLIMIT"), id)
+	}
+}
+
 // A function without its code is not synthesized, and what the go command says is read.
 func TestFunctionWithoutCodePanics(t *testing.T) {
 	folder := t.TempDir()

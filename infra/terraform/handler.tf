@@ -25,6 +25,7 @@ resource "aws_lambda_function" "handler" {
 
   environment {
     variables = merge(var.handler_environment, {
+      GOMEMLIMIT            = "217MiB"
       IDEM_FUNCTION_TIMEOUT = "10"
       IDEM_TABLE            = aws_dynamodb_table.records.name
     })

@@ -25,6 +25,7 @@ resource "aws_lambda_function" "relay" {
 
   environment {
     variables = merge(var.relay_environment, {
+      GOMEMLIMIT            = "217MiB"
       IDEM_FUNCTION_TIMEOUT = "60"
       IDEM_OUTBOX_GRACE     = "2m0s"
       IDEM_OUTBOX_ROUTES    = "{\"worker\":\"${aws_sqs_queue.worker_queue.url}\"}"
@@ -38,23 +39,6 @@ resource "aws_lambda_function" "relay" {
     log_group             = aws_cloudwatch_log_group.relay_logs.name
     system_log_level      = "WARN"
   }
-}
-
-resource "aws_cloudwatch_metric_alarm" "relay_duration" {
-  alarm_actions       = [var.alarm_topic]
-  alarm_description   = "an invocation took 80% of the time-out: beyond it operations that are not repeatable become unknown. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#duration"
-  alarm_name          = "${var.name}-relay-duration"
-  comparison_operator = "GreaterThanOrEqualToThreshold"
-  dimensions = {
-    FunctionName = aws_lambda_function.relay.function_name
-  }
-  evaluation_periods = 1
-  metric_name        = "Duration"
-  namespace          = "AWS/Lambda"
-  period             = 300
-  statistic          = "Maximum"
-  threshold          = 48000
-  treat_missing_data = "notBreaching"
 }
 
 resource "aws_cloudwatch_metric_alarm" "relay_errors" {
@@ -72,6 +56,13 @@ resource "aws_cloudwatch_metric_alarm" "relay_errors" {
   statistic          = "Sum"
   threshold          = 1
   treat_missing_data = "notBreaching"
+}
+
+resource "aws_lambda_function_event_invoke_config" "relay_event_invoke_config" {
+  function_name                = aws_lambda_function.relay.function_name
+  maximum_event_age_in_seconds = 300
+  maximum_retry_attempts       = 0
+  qualifier                    = "$LATEST"
 }
 
 resource "aws_sqs_queue" "relay_failures" {

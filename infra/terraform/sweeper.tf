@@ -25,6 +25,7 @@ resource "aws_lambda_function" "sweeper" {
 
   environment {
     variables = merge(var.sweeper_environment, {
+      GOMEMLIMIT             = "217MiB"
       IDEM_FUNCTION_TIMEOUT  = "50"
       IDEM_SWEEP_ESCALATIONS = aws_sqs_queue.sweeper_escalations.url
       IDEM_TABLE             = aws_dynamodb_table.records.name

@@ -25,6 +25,7 @@ resource "aws_lambda_function" "worker" {
 
   environment {
     variables = merge(var.worker_environment, {
+      GOMEMLIMIT            = "217MiB"
       IDEM_FUNCTION_TIMEOUT = "10"
       IDEM_QUEUE_BATCH_SIZE = "10"
       IDEM_QUEUE_REDELIVERY = "2419200"
