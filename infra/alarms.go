@@ -223,7 +223,8 @@ var watchedIndex = watched{[]alarm{
 	{"ReadThrottles", throttledReads, count, 1,
 		"reads of the index are throttled: open questions and waiting messages are found late; raise MaxReadUnits"},
 	{"WriteThrottles", throttledWrites, count, 1,
-		"writes of the index are throttled, and soon those of records: calls then fail closed; raise MaxWriteUnits"},
+		"writes of the index are throttled, and those of records with them: calls fail closed, and outcomes may " +
+			"be lost; raise MaxWriteUnits, or watch fewer operations if a shard takes no more"},
 }, []graph{
 	{"throttles", sum, []string{throttledReads, throttledWrites}},
 }}

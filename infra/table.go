@@ -18,7 +18,9 @@ type TableProps struct {
 
 	// MaxReadUnits and MaxWriteUnits bound what on-demand capacity may cost, in
 	// units a second. Zero means no bound. Above the bounds DynamoDB throttles, and calls
-	// fail closed: set the writes to at least 4 times the operations a second.
+	// fail closed: set the writes to at least 4 times the operations a second. The index has a bound of
+	// its own: the same for reads, and twice that for writes, since a write of the table may remove one
+	// entry of the index and add another.
 	MaxReadUnits, MaxWriteUnits int
 
 	// EncryptionKey is a customer's KMS key; grants then include its use through
@@ -74,6 +76,9 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 			PartitionKey:   key(schema.OpenShard, awsdynamodb.AttributeType_STRING),
 			SortKey:        key(schema.OpenDue, awsdynamodb.AttributeType_NUMBER),
 			ProjectionType: awsdynamodb.ProjectionType_KEYS_ONLY,
+			// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode-max-throughput.html
+			MaxReadRequestUnits:  positive(p.MaxReadUnits),
+			MaxWriteRequestUnits: positive(2 * p.MaxWriteUnits),
 		}},
 		TimeToLiveAttribute: jsii.String(schema.ExpiresAt),
 		DynamoStream:        awsdynamodb.StreamViewType_NEW_AND_OLD_IMAGES,

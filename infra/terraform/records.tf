@@ -119,7 +119,7 @@ resource "aws_cloudwatch_metric_alarm" "records_index_read_throttles" {
 
 resource "aws_cloudwatch_metric_alarm" "records_index_write_throttles" {
   alarm_actions       = [var.alarm_topic]
-  alarm_description   = "writes of the index are throttled, and soon those of records: calls then fail closed; raise MaxWriteUnits. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#writethrottles"
+  alarm_description   = "writes of the index are throttled, and those of records with them: calls fail closed, and outcomes may be lost; raise MaxWriteUnits, or watch fewer operations if a shard takes no more. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#writethrottles"
   alarm_name          = "${var.name}-records-index-write-throttles"
   comparison_operator = "GreaterThanOrEqualToThreshold"
   dimensions = {
