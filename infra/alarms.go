@@ -11,7 +11,7 @@ import (
 )
 
 // alarm is a kind of alarm, which has a section of the runbook. It is raised when the metric reaches
-// the threshold within a period.
+// the threshold within a period, or within several if its reading says so.
 type alarm struct {
 	kind, metric string
 	of           reading
@@ -25,6 +25,9 @@ type reading struct {
 	unit time.Duration // of the metric if it is a time
 	// missing data ends an alarm, unless this says otherwise.
 	missing awscloudwatch.TreatMissingData
+	// reached is in how many of the last periods the threshold must be reached. Zero means in the
+	// last one.
+	reached, periods float64
 }
 
 var (
@@ -32,6 +35,8 @@ var (
 	depth = reading{stat: maximum}
 	age   = reading{stat: maximum, unit: time.Second}
 	lag   = reading{stat: maximum, unit: time.Millisecond}
+	// repeated is for what happens to a healthy service at times, but not in each period.
+	repeated = reading{stat: sum, reached: 2, periods: 3}
 	// waiting is the age of what a sweep finds. Each sweep that could look writes a number, also 0.
 	// Without data no sweep could look, and the alarm keeps its state.
 	waiting = reading{stat: maximum, unit: time.Second, missing: awscloudwatch.TreatMissingData_IGNORE}
@@ -176,6 +181,9 @@ var watchedOutbox = watched{[]alarm{
 	{outboxOld, schema.MetricOutboxOldest, waiting, 15 * 60,
 		"a message has been waiting in the outbox for %v: its destination is down or refuses it, or the relay has " +
 			"no route to it"},
+	{"OutboxMissed", schema.MetricOutboxMissed, repeated, 1,
+		"sweeps send messages that the table's stream should have sent within seconds: its mapping is disabled or " +
+			"fails, or a destination was down and its messages are sent now"},
 	{"OutboxDead", schema.MetricOutboxDead, count, 1,
 		"messages of the outbox became dead letters: their records say that it took effect, and their receivers do " +
 			"not know"},
@@ -183,7 +191,7 @@ var watchedOutbox = watched{[]alarm{
 		"messages of the outbox are damaged or of a newer version: they are not sent"},
 }, []graph{
 	{"outbox", sum, []string{schema.MetricOutboxRelayed, schema.MetricOutboxFailed, schema.MetricOutboxDeferred,
-		schema.MetricOutboxDead, schema.MetricOutboxUnreadable, schema.MetricOutboxLeft}},
+		schema.MetricOutboxDead, schema.MetricOutboxUnreadable, schema.MetricOutboxLeft, schema.MetricOutboxMissed}},
 	{"oldest message (s)", maximum, []string{schema.MetricOutboxOldest}},
 }}
 

@@ -247,10 +247,14 @@ func (m *Monitoring) raise(name string, of source, a alarm) {
 	if a.of.unit > 0 {
 		shown = time.Duration(threshold * float64(a.of.unit)).String()
 	}
-	m.alarm(name+a.kind, &awscloudwatch.AlarmProps{
+	in := &awscloudwatch.AlarmProps{
 		Metric: of(a.metric, a.of.stat), Threshold: &threshold, TreatMissingData: a.of.missing,
 		AlarmDescription: described(a.kind, strings.ReplaceAll(a.text, "%v", shown)),
-	})
+	}
+	if a.of.periods > 0 {
+		in.EvaluationPeriods, in.DatapointsToAlarm = &a.of.periods, &a.of.reached
+	}
+	m.alarm(name+a.kind, in)
 }
 
 // AddAlarm adds an alarm to those of the monitoring. It is raised when the metric reaches the
@@ -268,7 +272,7 @@ func described(kind, text string) *string {
 // alarm adds an alarm: if the props do not say otherwise, one that is raised when the metric reaches the threshold,
 // and ends without data.
 func (m *Monitoring) alarm(name string, p *awscloudwatch.AlarmProps) {
-	p.EvaluationPeriods = jsii.Number(1)
+	p.EvaluationPeriods = cmp.Or(p.EvaluationPeriods, jsii.Number(1))
 	p.ComparisonOperator = cmp.Or(p.ComparisonOperator,
 		awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD)
 	p.TreatMissingData = cmp.Or(p.TreatMissingData, awscloudwatch.TreatMissingData_NOT_BREACHING)

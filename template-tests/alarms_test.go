@@ -22,6 +22,8 @@ type watched struct {
 	// limit is the value that raises it: of the sum, or of the largest.
 	limit   float64
 	largest bool
+	// repeated: it must be reached in two of three periods.
+	repeated bool
 }
 
 func inPayments(s stacks) template { return s.payments }
@@ -33,9 +35,9 @@ var watchedMetrics = slices.Concat(
 	engineIsWatched(inOrders, "Worker"), outboxIsWatched(inOrders, "Relay"), questionsAreWatched(inOrders, "Sweeper"),
 	throttlesAreWatched(inPayments), throttlesAreWatched(inOrders),
 	[]watched{
-		{inPayments, "API5xx", "AWS/ApiGateway 5xx ApiId=APIHTTP", 10, false},
-		{inPayments, "StatementsQueueFailed", ours("Statements", schema.MetricFailed), 1, false},
-		{inOrders, "OrdersQueueFailed", ours("Worker", schema.MetricFailed), 1, false},
+		{inPayments, "API5xx", "AWS/ApiGateway 5xx ApiId=APIHTTP", 10, false, false},
+		{inPayments, "StatementsQueueFailed", ours("Statements", schema.MetricFailed), 1, false, false},
+		{inOrders, "OrdersQueueFailed", ours("Worker", schema.MetricFailed), 1, false, false},
 	},
 )
 
@@ -47,29 +49,30 @@ func ours(function, name string) string {
 func outboxIsWatched(stack func(stacks) template, relay string) []watched {
 	f := relay + "Function"
 	return []watched{
-		{stack, relay + "OutboxOld", ours(f, schema.MetricOutboxOldest), 900, true},
-		{stack, relay + "OutboxDead", ours(f, schema.MetricOutboxDead), 1, false},
-		{stack, relay + "OutboxUnreadable", ours(f, schema.MetricOutboxUnreadable), 1, false},
+		{stack, relay + "OutboxOld", ours(f, schema.MetricOutboxOldest), 900, true, false},
+		{stack, relay + "OutboxMissed", ours(f, schema.MetricOutboxMissed), 1, false, true},
+		{stack, relay + "OutboxDead", ours(f, schema.MetricOutboxDead), 1, false, false},
+		{stack, relay + "OutboxUnreadable", ours(f, schema.MetricOutboxUnreadable), 1, false, false},
 	}
 }
 
 func engineIsWatched(stack func(stacks) template, f string) []watched {
 	return []watched{
-		{stack, f + "StoreUnavailable", ours(f, schema.MetricStoreUnavailable), 10, false},
-		{stack, f + "FailedOpen", ours(f, schema.MetricFailedOpen), 1, false},
-		{stack, f + "OutcomeDropped", ours(f, schema.MetricOutcomeDropped), 1, false},
-		{stack, f + "RecordUnreadable", ours(f, schema.MetricUnreadable), 1, false},
-		{stack, f + "KeyReused", ours(f, schema.MetricKeyReused), 20, false},
+		{stack, f + "StoreUnavailable", ours(f, schema.MetricStoreUnavailable), 10, false, false},
+		{stack, f + "FailedOpen", ours(f, schema.MetricFailedOpen), 1, false, false},
+		{stack, f + "OutcomeDropped", ours(f, schema.MetricOutcomeDropped), 1, false, false},
+		{stack, f + "RecordUnreadable", ours(f, schema.MetricUnreadable), 1, false, false},
+		{stack, f + "KeyReused", ours(f, schema.MetricKeyReused), 20, false, false},
 	}
 }
 
 func questionsAreWatched(stack func(stacks) template, sweeper string) []watched {
 	f := sweeper + "Function"
 	return []watched{
-		{stack, sweeper + "OldestOpen", ours(f, schema.MetricOldestOpen), 900, true},
-		{stack, sweeper + "Escalated", ours(f, schema.MetricEscalated), 1, false},
-		{stack, sweeper + "NotStarted", ours(f, schema.MetricNotStarted), 1, false},
-		{stack, sweeper + "RecordUnreadable", ours(f, schema.MetricUnreadable), 1, false},
+		{stack, sweeper + "OldestOpen", ours(f, schema.MetricOldestOpen), 900, true, false},
+		{stack, sweeper + "Escalated", ours(f, schema.MetricEscalated), 1, false, false},
+		{stack, sweeper + "NotStarted", ours(f, schema.MetricNotStarted), 1, false, false},
+		{stack, sweeper + "RecordUnreadable", ours(f, schema.MetricUnreadable), 1, false, false},
 	}
 }
 
@@ -78,9 +81,9 @@ func questionsAreWatched(stack func(stacks) template, sweeper string) []watched 
 func throttlesAreWatched(stack func(stacks) template) (all []watched) {
 	for _, of := range []string{"Read", "Write"} {
 		metric := "AWS/DynamoDB " + of + "ThrottleEvents "
-		all = append(all, watched{stack, "Records" + of + "Throttles", metric + "TableName=Records", 1, false},
+		all = append(all, watched{stack, "Records" + of + "Throttles", metric + "TableName=Records", 1, false, false},
 			watched{stack, "RecordsIndex" + of + "Throttles",
-				metric + "GlobalSecondaryIndexName=" + schema.OpenIndex + " TableName=Records", 1, false})
+				metric + "GlobalSecondaryIndexName=" + schema.OpenIndex + " TableName=Records", 1, false, false})
 	}
 	return all
 }
@@ -90,6 +93,8 @@ type play struct {
 	seen   fiveMinutes
 	raise  bool
 	raised bool // before
+	// earlier are the periods before it; nil means that nothing was written.
+	earlier []fiveMinutes
 }
 
 func (w watched) plays() map[string]play {
@@ -113,6 +118,15 @@ func (w watched) plays() map[string]play {
 		all["two together reach it"] = play{seen: of(w.limit-1, w.limit-1)}
 	} else {
 		all["many calls together reach it"] = play{seen: of(slices.Repeat([]float64{1}, int(w.limit))...), raise: true}
+	}
+	if w.repeated {
+		for what, p := range all {
+			p.earlier = []fiveMinutes{of(w.limit), of(0)}
+			all[what] = p
+		}
+		all["it is reached once"] = play{seen: of(w.limit), earlier: []fiveMinutes{of(0), of(0)}}
+		all["it was reached long ago"] = play{seen: of(w.limit), earlier: []fiveMinutes{of(w.limit), of(0), of(0)}}
+		all["it is reached again"] = play{seen: of(0), earlier: []fiveMinutes{of(w.limit), of(w.limit)}, raise: true}
 	}
 	return all
 }
@@ -156,26 +170,49 @@ func (f *findings) raises(what string, p play, alarm any) {
 	f.want(what, p.raise, got)
 }
 
-// raises evaluates an alarm on a metric, or on the difference of two, over one period.
+// raises evaluates an alarm over its last periods.
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html#alarm-evaluation
 func raises(alarm any, p play) (bool, error) {
+	periods, ok := at(alarm, "EvaluationPeriods").(float64)
+	if !ok {
+		return false, fmt.Errorf("this test cannot evaluate %s", text(alarm))
+	}
+	needed, ok := at(alarm, "DatapointsToAlarm").(float64)
+	if !ok {
+		needed = periods
+	}
+	seen := append(slices.Clone(p.earlier), p.seen)
+	for _, one := range seen[max(0, len(seen)-int(periods)):] {
+		reached, err := reaches(alarm, one, p.raised)
+		if err != nil {
+			return false, err
+		}
+		if reached {
+			needed--
+		}
+	}
+	return needed <= 0, nil
+}
+
+// reaches evaluates an alarm on a metric, or on the difference of two, over one period.
+func reaches(alarm any, seen fiveMinutes, raised bool) (bool, error) {
 	var value float64
 	var has bool
 	var err error
 	if metrics, ok := at(alarm, "Metrics").([]any); ok {
-		value, has, err = difference(metrics, p.seen)
+		value, has, err = difference(metrics, seen)
 	} else {
-		value, has, err = statistic(alarm, at(alarm, "Statistic"), at(alarm, "Period"), p.seen)
+		value, has, err = statistic(alarm, at(alarm, "Statistic"), at(alarm, "Period"), seen)
 	}
 	threshold, ok := at(alarm, "Threshold").(float64)
 	switch comparison := at(alarm, "ComparisonOperator"); {
 	case err != nil:
 		return false, err
-	case !ok || at(alarm, "EvaluationPeriods") != 1.0:
+	case !ok:
 		return false, fmt.Errorf("this test cannot evaluate %s", text(alarm))
 	case !has:
 		missing := at(alarm, "TreatMissingData")
-		return missing == "breaching" || missing == "ignore" && p.raised, nil
+		return missing == "breaching" || missing == "ignore" && raised, nil
 	case comparison == "LessThanThreshold":
 		return value < threshold, nil
 	case comparison == "GreaterThanOrEqualToThreshold":

@@ -165,6 +165,24 @@ resource "aws_cloudwatch_metric_alarm" "relay_outbox_dead" {
   treat_missing_data = "notBreaching"
 }
 
+resource "aws_cloudwatch_metric_alarm" "relay_outbox_missed" {
+  alarm_actions       = [var.alarm_topic]
+  alarm_description   = "sweeps send messages that the table's stream should have sent within seconds: its mapping is disabled or fails, or a destination was down and its messages are sent now. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#outboxmissed"
+  alarm_name          = "${var.name}-relay-outbox-missed"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  datapoints_to_alarm = 2
+  dimensions = {
+    service = aws_lambda_function.relay.function_name
+  }
+  evaluation_periods = 3
+  metric_name        = "outbox_missed"
+  namespace          = "Idempotency"
+  period             = 300
+  statistic          = "Sum"
+  threshold          = 1
+  treat_missing_data = "notBreaching"
+}
+
 resource "aws_cloudwatch_metric_alarm" "relay_outbox_old" {
   alarm_actions       = [var.alarm_topic]
   alarm_description   = "a message has been waiting in the outbox for 15m0s: its destination is down or refuses it, or the relay has no route to it. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#outboxold"
