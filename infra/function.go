@@ -221,7 +221,9 @@ func (f *Function) Seal(key awskms.IKey, context map[string]string) {
 // and drops one that waits as long: the next one does what it has left. The target is the id of the
 // rule's only target.
 func schedule(scope constructs.Construct, id, target, description string, f *Function, every time.Duration) {
-	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0), MaxEventAge: duration(every)})
+	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{
+		RetryAttempts: jsii.Number(0), MaxEventAge: duration(every),
+	})
 	rate := fmt.Sprintf("rate(%d minutes)", every/time.Minute)
 	if every == time.Minute {
 		rate = "rate(1 minute)"

@@ -131,7 +131,8 @@ func (c indexed) GetItem(ctx context.Context, in *dynamodb.GetItemInput,
 		if !rec.Due.IsZero() {
 			want = questionShard(rec.ID)
 		}
-		if got := text(out.Item, schema.OpenShard); want != "" && rec.State == protocol.InProgress && got == claimShard(rec.ID) {
+		got := text(out.Item, schema.OpenShard)
+		if want != "" && rec.State == protocol.InProgress && got == claimShard(rec.ID) {
 			want = got // or a sweep has postponed it, or it was claimed over a question
 		}
 		require.Equal(c.t, want, text(out.Item, schema.OpenShard), "%+v", rec)

@@ -485,7 +485,7 @@ func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
 // down has signals of its own.
 func TestASweepCountsWhatTheStreamHasMissed(t *testing.T) {
 	for _, key := range []string{"", "k"} {
-		withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+		withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p, "down": refusing}, nil)
 			require.NoError(t, err)
 			put := func(record string) (orders, down, unknown outbox.Ref) {

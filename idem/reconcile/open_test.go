@@ -206,9 +206,11 @@ func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T
 		"with steps": func(rec *idem.Record) {
 			rec.Steps = map[string]protocol.RecordedStep{"charge": {Begun: true, Write: "w1"}}
 		},
-		"repeatable":     func(rec *idem.Record) { rec.Repeat = idem.Repeatable },
-		"accepted":       func(rec *idem.Record) { rec.State = idem.Pending },
-		"a lapsed claim": func(rec *idem.Record) { rec.State, rec.Due = idem.InProgress, rec.LeaseUntil.Add(idem.DefaultMargin) },
+		"repeatable": func(rec *idem.Record) { rec.Repeat = idem.Repeatable },
+		"accepted":   func(rec *idem.Record) { rec.State = idem.Pending },
+		"a lapsed claim": func(rec *idem.Record) {
+			rec.State, rec.Due = idem.InProgress, rec.LeaseUntil.Add(idem.DefaultMargin)
+		},
 		"released": func(rec *idem.Record) {
 			rec.State, rec.Steps = idem.Released, map[string]protocol.RecordedStep{"reserve": {Write: "w1"}}
 		},
