@@ -240,8 +240,8 @@ func TestFailuresOfMessages(t *testing.T) {
 			{"Id":"4","SenderFault":true,"Code":"MissingParameter","Message":"must contain the parameter MessageGroupId"},
 			{"Id":"5","SenderFault":true,"Code":"AWS.SimpleQueueService.NonExistentQueue","Message":"no"},
 			{"Id":"77","SenderFault":true,"Code":"X"}]}`,
-			[]string{"InvalidMessageContents: no"}, []string{"InternalError: later", "KmsAccessDenied: an operator", "queue type",
-				"MissingParameter", "NonExistentQueue"}},
+			[]string{"InvalidMessageContents: no"}, []string{"InternalError: later", "KmsAccessDenied: an operator",
+				"queue type", "MissingParameter", "NonExistentQueue"}},
 		"sns": {toTopic, topic, fmt.Sprintf(accepted, `<Failed>
 			<member><Id>0</Id><SenderFault>true</SenderFault><Code>InvalidParameter</Code><Message>no</Message></member>
 			<member><Id>1</Id><SenderFault>false</SenderFault><Code>InternalError</Code><Message>later</Message></member>
