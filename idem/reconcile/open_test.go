@@ -94,12 +94,7 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	r.put(now, running)
 	count := func(open, reads int) {
 		t.Helper()
-		r.Faults.Reset()
-		all, err := r.OpenQuestions(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, open, all[0].Count)
-		require.Equal(t, now, all[0].Oldest)
-		require.Equal(t, reads, r.called(idemtest.Get))
+		require.Equal(t, now, r.counts(open, reads).Oldest)
 	}
 	count(42, 42)
 	count(42, 2)
@@ -121,6 +116,17 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	count(40, 2)
 }
 
+// counts counts the open questions of an operation, and what is read for it.
+func (r *rig) counts(open, reads int) reconcile.OpenCount {
+	r.t.Helper()
+	r.Faults.Reset()
+	all, err := r.OpenQuestions(r.t.Context())
+	require.NoError(r.t, err)
+	require.Equal(r.t, open, all[0].Count)
+	require.Equal(r.t, reads, r.called(idemtest.Get))
+	return all[0]
+}
+
 // Claims that run are no questions, however many there are: they are not read before their lease is over.
 func TestOpenQuestionsReadNoClaimThatRuns(t *testing.T) {
 	r := newRig(t)
@@ -134,23 +140,15 @@ func TestOpenQuestionsReadNoClaimThatRuns(t *testing.T) {
 	for n := range 3 {
 		r.put(now, question(refund.Key("acme", fmt.Sprint(n)).ID(), now))
 	}
-	count := func(open, reads int) {
-		t.Helper()
-		r.Faults.Reset()
-		all, err := r.OpenQuestions(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, open, all[0].Count)
-		require.Equal(t, reads, r.called(idemtest.Get))
-	}
-	count(3, 3)
+	r.counts(3, 3)
 	r.Clock.Advance(time.Minute)
-	count(3, 0)
-	r.Clock.Advance(idem.DefaultMargin + time.Millisecond) // nobody has looked at them yet
-	count(503, 500)
+	r.counts(3, 0)
+	r.Clock.Advance(idem.DefaultMargin + time.Millisecond) // and no sweep has seen them
+	r.counts(503, 500)
 	report := r.report(r.sweeper(reconcile.SweepOptions{}))
 	require.Equal(t, 500, report.Parked)
-	count(503, 500)
-	count(503, 0)
+	r.counts(503, 500)
+	r.counts(503, 0)
 }
 
 // What a shard that cannot be read had before is counted still, or the alarm about its oldest

@@ -120,7 +120,7 @@ func TestSweepsOfAHundredThousand(t *testing.T) {
 			s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{Concurrency: tc.concurrency,
 				Operations: []reconcile.Operation{op}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second) // 50, of which 10 are for counting
+			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second) // a function has 50, and keeps 10 for counting
 			defer cancel()
 			report, err := s.Sweep(ctx)
 			require.NoError(t, err)
