@@ -116,7 +116,7 @@ const (
 	openSet     = ",open_shard=:open_shard,open_due=:now,open_since=:now"
 	openKeptSet = ",open_shard=:open_shard,open_due=if_not_exists(open_due,:now),open_since=if_not_exists(open_since,:now)"
 	// Due when its lease is over. A claim over an open question stays in the question's shard, since moving
-	// it costs a write unit, and who counts questions reads the record there.
+	// it costs a write unit. Counting questions reads the record there.
 	watchSet     = ",open_shard=if_not_exists(open_shard,:open_shard),open_due=:due"
 	watchKeptSet = ",open_shard=if_not_exists(open_shard,:open_shard),open_due=if_not_exists(open_due,:due)"
 

@@ -54,8 +54,8 @@ func (b *Outbox) Load(ctx context.Context, refs []outbox.Ref, size int) (map[out
 	return b.load(k, refs, size)
 }
 
-// load first reads so many messages that items of any size fit. Then it reads as many as fit by the size
-// of those that were read, up to four times as many: the next ones may be larger.
+// load first reads as many messages as fit if all are as large as an item may be. Then it reads as many as
+// fit at the average size so far, up to four times the first number: the next ones may be larger.
 func (b *Outbox) load(k *call, refs []outbox.Ref, size int) (map[outbox.Ref]*outbox.Entry, int, error) {
 	found, read, sum := map[outbox.Ref]*outbox.Entry{}, 0, 0
 	first := min(max(1, size/maxItem), maxBatchGet)

@@ -36,13 +36,13 @@ type AdminStore interface {
 	AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (AuditPage, error)
 }
 
-// The index has so many shards, numbered from 0.
+// Shards of the index, numbered from 0.
 const (
 	// Shards is how many there are for records.
 	Shards = 64
 	// QuestionShards is how many of these, from 0, have the open questions and what a sweep has postponed.
-	// The others have watched claims, which are no open questions before they are due. So who counts
-	// questions need not look at claims that run. A claim may be in a shard of questions.
+	// The others have watched claims, which are no open questions before they are due. Counting questions
+	// therefore reads no claims that run, except those in a shard of questions.
 	QuestionShards = 16
 	// AuditShards is how many there are for changes.
 	AuditShards = 16

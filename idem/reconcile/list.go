@@ -99,8 +99,8 @@ func (r *Reconciler) List(ctx context.Context, f Filter, page string) (Page, err
 	return l, nil
 }
 
-// due reads entries of the index: a page of a shard, and side by side the first ones of those
-// behind it, so many in all. Most shards are empty most of the time.
+// due reads a page of the shard at its place and, at the same time, the first pages of the shards after
+// it: side pages in all. Most shards are empty most of the time.
 func (r *Reconciler) due(
 	ctx context.Context, f Filter, shard int, at string, side, limit, most int,
 ) ([]protocol.DuePage, error) {
