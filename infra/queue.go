@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -31,8 +32,10 @@ const (
 
 // Defaults of a queue.
 const (
-	// DefaultMessageRetention is SQS's longest.
-	DefaultMessageRetention = 14 * day
+	// DefaultMessageRetention is SQS's own. A dead letter of a standard queue is as old as its message, so
+	// that it then has at least 10 of the 14 days of the dead-letter queue.
+	// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html
+	DefaultMessageRetention = 4 * day
 	// DefaultMaxReceives is the least that AWS recommends for Lambda.
 	DefaultMaxReceives = 5
 	// DefaultBatchSize is Lambda's default.
@@ -92,8 +95,8 @@ type QueueProps struct {
 
 // Queue is a queue with its dead-letter queue and the event source mapping to its
 // consumer, with partial batch responses: both encrypted, and closed to those who
-// do not use TLS. It is an SQS queue of CDK's. Of a queue that exists only the mapping is made, and
-// CDK's own functions take its field Queue.
+// do not use TLS. A dead-letter queue that is created stays when its stack is deleted. It is an SQS queue
+// of CDK's. Of a queue that exists only the mapping is made, and CDK's own functions take its field Queue.
 type Queue struct {
 	awssqs.Queue
 	// DeadLetters is the dead-letter queue.
@@ -123,9 +126,7 @@ func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function
 	found := p.setDefaults(timeout)
 	q := &Queue{id: id, consumer: consumer, key: p.EncryptionKey, visibility: p.Visibility, DeadLetters: p.DeadLetters}
 	if q.DeadLetters == nil {
-		dead := p.queue("")
-		dead.RetentionPeriod = duration(maxMessageRetention)
-		q.DeadLetters = awssqs.NewQueue(scope, jsii.String(id+"DeadLetters"), dead)
+		q.DeadLetters = p.kept(scope, id+"DeadLetters")
 	}
 	if p.Queue != nil {
 		jsii.UnsafeCast(p.Queue, &q.Queue)
@@ -163,11 +164,17 @@ func (p *QueueProps) queue(name string) *awssqs.QueueProps {
 	return in
 }
 
-// failureQueue keeps messages that could not be handled for the longest possible time.
-func failureQueue(scope constructs.Construct, id string, key awskms.IKey) awssqs.Queue {
-	in := (&QueueProps{EncryptionKey: key}).queue("")
-	in.RetentionPeriod = duration(maxMessageRetention)
+// kept returns a queue for what is left to people. It keeps messages for the longest possible time, and stays
+// when its stack is deleted.
+func (p *QueueProps) kept(scope constructs.Construct, id string) awssqs.Queue {
+	in := p.queue("")
+	in.RetentionPeriod, in.RemovalPolicy = duration(maxMessageRetention), awscdk.RemovalPolicy_RETAIN
 	return awssqs.NewQueue(scope, &id, in)
+}
+
+// failureQueue is for what a function could not handle.
+func failureQueue(scope constructs.Construct, id string, key awskms.IKey) awssqs.Queue {
+	return (&QueueProps{EncryptionKey: key}).kept(scope, id)
 }
 
 func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {

@@ -23,7 +23,7 @@ var checks = map[string]func(stacks, *findings){
 	"time-outs":   timeoutsFit,
 	"queues":      queuesAreConnected,
 	"alarms":      alarmsAreRaised,
-	"tables stay": tablesStay,
+	"what stays": tablesAndQueuesStay,
 }
 
 func TestTemplates(t *testing.T) {
@@ -185,7 +185,17 @@ func queuesAreConnected(s stacks, errs *findings) {
 		dead, _ := tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)
 		errs.want("the dead-letter queue", queue+"DeadLetters", name(dead))
 		errs.want("the receives of "+queue, 5.0, tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "maxReceiveCount"))
+		// A dead letter is as old as its message.
+		kept := func(of string) float64 {
+			seconds, _ := tt.property("AWS::SQS::Queue", of, "MessageRetentionPeriod").(float64)
+			return seconds
+		}
+		if days := (kept(queue+"DeadLetters") - kept(queue)) / (24 * 60 * 60); days < 10 {
+			errs.add("a dead letter of %s may have %v days", queue, days)
+		}
 	}
+	errs.want("the key of OrderEvents", "alias/aws/sns", s.orders.property("AWS::SNS::Topic", "OrderEvents",
+		"KmsMasterKeyId"))
 	// What the payments function accepts reaches its worker: the relay sends it to the queue that
 	// feeds the worker.
 	errs.want("the routes of StatementsRelay", `{"statements":"StatementsQueue"}`,
@@ -200,14 +210,20 @@ func queuesAreConnected(s stacks, errs *findings) {
 	errs.want("the number of tables of what accepts, brings, does and sweeps", 1, len(tables))
 }
 
-// replacing are the properties of a table whose change makes a new one.
-// https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-dynamodb-globaltable.html
-var replacing = []string{"KeySchema", "LocalSecondaryIndexes", "TableName"}
+// replacing are the properties of tables and queues whose change makes new ones.
+//   - https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-dynamodb-globaltable.html
+//   - https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-sqs-queue.html
+var replacing = map[string][]string{
+	kinds["table"]: {"KeySchema", "LocalSecondaryIndexes", "TableName"}, kinds["queue"]: {"FifoQueue", "QueueName"},
+}
 
-// tablesStay compares with the snapshots: a change that would make a new table does
+// tablesAndQueuesStay compares with the snapshots: a change that would make a new table or queue does
 // not go in, however the snapshots are renewed.
-func tablesStay(s stacks, errs *findings) {
-	tables := map[string]int{"payments-api": 1, "orders-worker": 2}
+func tablesAndQueuesStay(s stacks, errs *findings) {
+	counts := map[string]map[string]int{
+		"payments-api":  {kinds["table"]: 1, kinds["queue"]: 4},
+		"orders-worker": {kinds["table"]: 2, kinds["queue"]: 4},
+	}
 	for name, tt := range map[string]template{"payments-api": s.payments, "orders-worker": s.orders} {
 		text, err := os.ReadFile(snapshotFile(name))
 		if err != nil {
@@ -219,14 +235,16 @@ func tablesStay(s stacks, errs *findings) {
 			errs.add("%w", err)
 			return
 		}
-		was, is := template(before).resources(kinds["table"]), tt.resources(kinds["table"])
-		errs.want("the tables of the snapshot of "+name, tables[name], len(was))
-		for id, table := range was {
-			if is[id] == nil {
-				errs.add("%s is gone: its name in the template or its type changed, or it was left out", id)
-			}
-			for _, name := range replacing {
-				errs.want(name+" of "+id, at(table, "Properties", name), at(is[id], "Properties", name))
+		for kind, properties := range replacing {
+			was, is := template(before).resources(kind), tt.resources(kind)
+			errs.want("the number of "+kind+" in the snapshot of "+name, counts[name][kind], len(was))
+			for id, r := range was {
+				if is[id] == nil {
+					errs.add("%s is gone: its name in the template or its type changed, or it was left out", id)
+				}
+				for _, name := range properties {
+					errs.want(name+" of "+id, at(r, "Properties", name), at(is[id], "Properties", name))
+				}
 			}
 		}
 	}

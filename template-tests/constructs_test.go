@@ -40,6 +40,7 @@ func TestConstructs(t *testing.T) {
 			infra.NewFunction(s, "Default", &infra.FunctionProps{Code: given(t)})
 			f := infra.NewFunction(s, "Handler", &infra.FunctionProps{
 				Code: given(t), Name: "payments", Description: "takes payments", Timeout: 25 * time.Second, Memory: 1024,
+				ReservedConcurrency: 20,
 				LogRetention: awslogs.RetentionDays_ONE_YEAR, Tracing: true,
 				Environment: &map[string]*string{"PROVIDER_URL": jsii.String("https://provider.example")},
 			})
@@ -47,7 +48,7 @@ func TestConstructs(t *testing.T) {
 		}},
 		"table": {build: func(s awscdk.Stack) {
 			infra.NewTable(s, "Records", &infra.TableProps{
-				Name: "records", MaxReadUnits: 100, MaxWriteUnits: 400, RecoveryDays: 7, EncryptionKey: newKey(s),
+				Name: "records", MaxReadUnits: 100, MaxWriteUnits: 400, Operations: 100, RecoveryDays: 7, EncryptionKey: newKey(s),
 			}).GrantHandler(newRole(s), nil)
 		}},
 		"disposable table": {

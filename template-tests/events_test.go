@@ -45,7 +45,7 @@ func TestEventsOfNoSource(t *testing.T) {
 
 // What the checks know of the library is what it does.
 func TestDefaultsAreTheLibrarys(t *testing.T) {
-	require.Greater(t, idemlambda.SQSRetention, 2*infra.DefaultMessageRetention,
+	require.Greater(t, idemlambda.SQSRetention, infra.DefaultMessageRetention+14*24*time.Hour,
 		"a queue's time and its dead-letter queue's")
 	require.Equal(t, outbox.DefaultGrace, infra.RelayGrace)
 	require.Equal(t, 2*time.Second, idem.DefaultMargin, "the checks of visibility count with it")

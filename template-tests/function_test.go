@@ -39,7 +39,9 @@ func TestFunctionRefuses(t *testing.T) {
 			"Timeout is 1.5s", "whole seconds"),
 		"a long time-out": refuses(build(infra.FunctionProps{Code: given(t), Timeout: time.Hour}),
 			"Timeout is 1h0m0s", "15m0s"),
-		"little memory":       refuses(build(infra.FunctionProps{Code: given(t), Memory: 64}), "Memory is 64", "128"),
+		"little memory": refuses(build(infra.FunctionProps{Code: given(t), Memory: 64}), "Memory is 64", "128"),
+		"minus concurrency": refuses(build(infra.FunctionProps{Code: given(t), ReservedConcurrency: -1}),
+			"ReservedConcurrency is -1", "zero to reserve none"),
 		"its time-out's name": refuses(setting(schema.EnvFunctionTimeout), schema.EnvFunctionTimeout, "follows from Timeout"),
 		"a local endpoint":    refuses(setting(schema.EnvEndpoint), schema.EnvEndpoint, "leave it out"),
 	})

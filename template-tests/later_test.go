@@ -111,7 +111,7 @@ func TestLaterChecks(t *testing.T) {
 		"a message that is lost": refuses(build(func(a *accepting) { a.later.Queue.MessageRetention = 59 * time.Minute }),
 			"MessageRetention of 59m0s is less than StartWithin, 1h0m0s"),
 		"longer than SQS can keep": refuses(build(func(a *accepting) { a.later.StartWithin = 15 * 24 * time.Hour }),
-			"MessageRetention of 336h0m0s is less than StartWithin, 360h0m0s"),
+			"MessageRetention of 96h0m0s is less than StartWithin, 360h0m0s"),
 		"visibility within lease": refuses(build(func(a *accepting) { a.later.Queue.Visibility = 21 * time.Second }),
 			"Visibility of 21s against the function's time-out of 20s"),
 		"no declaration": refuses(build(func(a *accepting) { a.later.Queue.Repeat = "" }),

@@ -48,6 +48,7 @@ var mutations = map[string][]mutation{
 	},
 	"queues": {
 		{"orders queue OrdersQueue RedrivePolicy", gone{}, "dead-letter"},
+		{"orders queue OrdersQueue MessageRetentionPeriod", 1209600.0, "a dead letter of OrdersQueue may have 0 days"},
 		{"orders queue OrdersQueue RedrivePolicy.maxReceiveCount", 4.0, "the receives of OrdersQueue"},
 		{"payments function StatementsRelayFunction Environment.Variables.IDEM_OUTBOX_ROUTES", `{"a":"queue"}`,
 			"the routes of"},
@@ -87,11 +88,13 @@ var mutations = map[string][]mutation{
 			"WorkerFailedOpen if nothing is written any more"},
 		{"orders rule SweeperSchedule ScheduleExpression", "rate(10 minutes)", "the schedule of Sweeper"},
 	},
-	"tables stay": {
+	"what stays": {
 		{"orders table Orders KeySchema.0.AttributeName", "id", "KeySchema of Orders"},
 		{"orders table Orders LocalSecondaryIndexes", []any{}, "LocalSecondaryIndexes of Orders"},
 		{"orders table Orders TableName", "t", "TableName of Orders"},
 		{"payments table Records", "Table00000000", "is gone"},
+		{"orders queue SweeperEscalations", "Queue00000000", "is gone"},
+		{"orders queue OrdersQueueDeadLetters QueueName", "dead", "QueueName of OrdersQueueDeadLetters"},
 	},
 }
 

@@ -84,6 +84,8 @@ func TestQueueChecks(t *testing.T) {
 			"BatchWindow is 5m1s"),
 		"long message retention": refuses(declared(func(p *infra.QueueProps) { p.MessageRetention = 15 * 24 * time.Hour }),
 			"MessageRetention is 360h0m0s"),
+		"dead letters that are old": warns(declared(func(p *infra.QueueProps) { p.MessageRetention = 11 * 24 * time.Hour }),
+			"one that waited here for 264h0m0s is deleted after 72h0m0s", "at most 240h0m0s", "idem:short-dead-letters"),
 		"FIFO with a window": refuses(declared(func(p *infra.QueueProps) { p.FIFO, p.BatchWindow = true, time.Second }),
 			"a FIFO queue has none"),
 		"FIFO with a large batch": refuses(declared(func(p *infra.QueueProps) { p.FIFO, p.BatchSize = true, 11 }),

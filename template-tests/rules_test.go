@@ -77,6 +77,11 @@ func TestRulesFail(t *testing.T) {
 				r["DeletionPolicy"] = "Delete"
 			}
 		},
+		"queues_of_people_outlive_their_stack": func(p, _ template) {
+			for _, r := range p.resources(queue) {
+				delete(r, "DeletionPolicy")
+			}
+		},
 		"records_expire": func(p, _ template) {
 			first(p, table, "TimeToLiveSpecification")["AttributeName"] = "ttl"
 		},

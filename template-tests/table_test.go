@@ -33,7 +33,13 @@ func TestTableRefuses(t *testing.T) {
 			table := infra.NewTable(s, "Records", nil)
 			table.AddReplica(&awsdynamodb.ReplicaTableProps{Region: jsii.String("eu-central-1")})
 		}, "[eu-central-1 eu-west-1]", "two regions may both get a claim", "Do not call AddReplica"),
-		"negative bounds":   refuses(build(infra.TableProps{MaxWriteUnits: -1}), "0 and -1", "zero for none"),
+		"negative bounds":     refuses(build(infra.TableProps{MaxWriteUnits: -1}), "0 and -1", "zero for none"),
+		"negative operations": refuses(build(infra.TableProps{Operations: -1}), "Operations is -1", "zero for no comparison"),
+		"few units": refuses(build(infra.TableProps{Operations: 101, MaxWriteUnits: 400}),
+			"MaxWriteUnits of 400 is too low for 101 operations a second", "at least 404"),
+		"more than the index takes": warns(build(infra.TableProps{Operations: 19_201}),
+			"the index takes 19200 watched operations a second", "the table should take 19201", "idem.WatchNever",
+			"idem:index-limit"),
 		"too long recovery": refuses(build(infra.TableProps{RecoveryDays: 36}), "RecoveryDays is 36", "1 to 35"),
 		"a relay of a global table": refuses(func(s awscdk.Stack) {
 			infra.NewRelay(s, "Relay", infra.NewTable(s, "Records", &global), &infra.RelayProps{

@@ -46,6 +46,9 @@ func sameInTerraform(t *testing.T, tt template, files map[string]string) {
 		delete(properties, "Code")
 		delete(properties, "PolicyName")
 		wanted := append(tt.referring(values(substituted(properties))), only[kind].terraform...)
+		if kind == "AWS::SQS::Queue" && r["DeletionPolicy"] == "Retain" {
+			wanted = append(wanted, "true") // prevent_destroy
+		}
 		switch kind {
 		case "AWS::Lambda::Function":
 			wanted = append(wanted, "${"+name+"_zip}", "${"+name+"_zip}")

@@ -69,6 +69,10 @@ resource "aws_sqs_queue" "relay_failures" {
   message_retention_seconds = 1209600
   name                      = "${var.name}-relay-failures"
   sqs_managed_sse_enabled   = true
+
+  lifecycle {
+    prevent_destroy = true
+  }
 }
 
 resource "aws_cloudwatch_metric_alarm" "relay_failures_age" {

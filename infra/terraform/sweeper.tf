@@ -78,6 +78,10 @@ resource "aws_sqs_queue" "sweeper_escalations" {
   message_retention_seconds = 1209600
   name                      = "${var.name}-sweeper-escalations"
   sqs_managed_sse_enabled   = true
+
+  lifecycle {
+    prevent_destroy = true
+  }
 }
 
 resource "aws_cloudwatch_metric_alarm" "sweeper_escalations_age" {

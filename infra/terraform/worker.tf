@@ -28,7 +28,7 @@ resource "aws_lambda_function" "worker" {
       GOMEMLIMIT            = "217MiB"
       IDEM_FUNCTION_TIMEOUT = "10"
       IDEM_QUEUE_BATCH_SIZE = "10"
-      IDEM_QUEUE_REDELIVERY = "2419200"
+      IDEM_QUEUE_REDELIVERY = "1555200"
       IDEM_QUEUE_REPEAT     = "repeatable"
       IDEM_TABLE            = aws_dynamodb_table.records.name
     })
@@ -134,7 +134,7 @@ resource "aws_cloudwatch_metric_alarm" "worker_outcome_dropped" {
 }
 
 resource "aws_sqs_queue" "worker_queue" {
-  message_retention_seconds = 1209600
+  message_retention_seconds = 345600
   name                      = "${var.name}-worker-queue"
   redrive_policy = jsonencode({
     deadLetterTargetArn = aws_sqs_queue.worker_queue_dead_letters.arn
@@ -165,6 +165,10 @@ resource "aws_sqs_queue" "worker_queue_dead_letters" {
   message_retention_seconds = 1209600
   name                      = "${var.name}-worker-queue-dead-letters"
   sqs_managed_sse_enabled   = true
+
+  lifecycle {
+    prevent_destroy = true
+  }
 }
 
 resource "aws_cloudwatch_metric_alarm" "worker_queue_dead_letters_age" {

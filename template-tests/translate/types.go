@@ -106,7 +106,7 @@ var kinds = map[string]kind{
 		references: map[string]string{"": "name", "Arn": "arn:*"},
 	},
 	"AWS::SQS::Queue": {
-		name: "aws_sqs_queue", called: "name",
+		name: "aws_sqs_queue", called: "name", retained: "lifecycle.prevent_destroy",
 		attributes: map[string]string{
 			"MessageRetentionPeriod": "message_retention_seconds", "RedrivePolicy": "json redrive_policy",
 			"VisibilityTimeout": "visibility_timeout_seconds",
