@@ -85,6 +85,6 @@ func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	})
 	// Lambda refuses the destination until the role may send there.
 	allow(f, nil, []string{*queue.QueueArn()}, "sqs:SendMessage").ApplyBefore(config)
-	allowKey(queue.EncryptionMasterKey(), f)
+	allowKey(queue.EncryptionMasterKey(), f, config)
 	return queue
 }

@@ -64,6 +64,11 @@ type FunctionProps struct {
 	// Memory in MB, 128 to 10,240; CPU grows with it. Zero means [DefaultMemory].
 	Memory int
 
+	// ReservedConcurrency is how many invocations at once are kept for the function, and the most that it
+	// gets. The account's other functions share the rest: so a busy function cannot throttle a relay or a
+	// sweeper that has some of its own. Zero means that it shares, too.
+	ReservedConcurrency int
+
 	// LogRetention of the function's log group. Empty means a month.
 	LogRetention awslogs.RetentionDays
 	// Tracing turns X-Ray on. X-Ray's permissions have no resources, so they are the only
@@ -120,6 +125,7 @@ func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *F
 		ApplicationLogLevelV2: awslambda.ApplicationLogLevel_INFO,
 		SystemLogLevelV2:      awslambda.SystemLogLevel_WARN,
 	}
+	in.ReservedConcurrentExecutions = positive(p.ReservedConcurrency)
 	if p.Tracing {
 		in.Tracing = awslambda.Tracing_ACTIVE
 	}
@@ -145,6 +151,9 @@ func (f *Function) UseTable(t *Table, o *GrantOptions) {
 func (p *FunctionProps) setDefaults() (found problems) {
 	found.inSeconds("Timeout", &p.Timeout, time.Second, maxTimeout, DefaultTimeout)
 	found.inRange("Memory", &p.Memory, minMemory, maxMemory, DefaultMemory)
+	if p.ReservedConcurrency < 0 {
+		found.add("ReservedConcurrency is %d: use the invocations at once, or zero to reserve none", p.ReservedConcurrency)
+	}
 	p.LogRetention = cmp.Or(p.LogRetention, awslogs.RetentionDays_ONE_MONTH)
 	p.Environment = cmp.Or(p.Environment, &map[string]*string{})
 	for _, name := range []string{schema.EnvFunctionTimeout, schema.EnvEndpoint} {

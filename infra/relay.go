@@ -177,9 +177,10 @@ func (r *Relay) routes(p *RelayProps) {
 	}
 }
 
-func allowKey(key awskms.IKey, to awsiam.IGrantable) {
+// allowKey allows sending to what the key encrypts, if it is not nil, before what needs that is made.
+func allowKey(key awskms.IKey, to awsiam.IGrantable, before ...constructs.IConstruct) {
 	if key != nil {
-		allow(to, nil, []string{*key.KeyArn()}, "kms:Decrypt", "kms:GenerateDataKey")
+		allow(to, nil, []string{*key.KeyArn()}, "kms:Decrypt", "kms:GenerateDataKey").ApplyBefore(before...)
 	}
 }
 
@@ -201,6 +202,6 @@ func (r *Relay) feed(table *Table, p *RelayProps) {
 			OnFailure: &awslambda.CfnEventSourceMapping_OnFailureProperty{Destination: r.Failures.QueueArn()},
 		})
 	allow(r.Function, nil, []string{*r.Failures.QueueArn()}, "sqs:SendMessage").ApplyBefore(r.Mapping)
-	allowKey(p.EncryptionKey, r.Function)
+	allowKey(p.EncryptionKey, r.Function, r.Mapping)
 	table.GrantRelay(r.Function).ApplyBefore(r.Mapping)
 }

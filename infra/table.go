@@ -23,6 +23,10 @@ type TableProps struct {
 	// entry of the index and add another.
 	MaxReadUnits, MaxWriteUnits int
 
+	// Operations are how many the table should take in a second at its peak. The checks compare them with
+	// MaxWriteUnits and with what the index takes; they change nothing of the table. Zero compares nothing.
+	Operations int
+
 	// EncryptionKey is a customer's KMS key; grants then include its use through
 	// DynamoDB. The stack must name its region. Nil means a key that AWS owns, which
 	// costs nothing.

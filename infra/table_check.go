@@ -11,6 +11,10 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
+// unitsOfOperation are the write units that an operation takes of the table in a second, with a reserve for
+// duplicates and larger results.
+const unitsOfOperation = 4
+
 const whyNotEventual = "with eventual consistency two regions may both get a claim on one key, and the last writer wins"
 
 // replicates reports whether the replicas can be created: CDK throws if they cannot, and
@@ -44,6 +48,18 @@ func (p *TableProps) check(t *Table) {
 	if p.MaxReadUnits < 0 || p.MaxWriteUnits < 0 {
 		refuse(t, "MaxReadUnits and MaxWriteUnits are %d and %d: use a positive bound, or zero for none",
 			p.MaxReadUnits, p.MaxWriteUnits)
+	}
+	if p.Operations < 0 {
+		refuse(t, "Operations is %d: use the operations of a second, or zero for no comparison", p.Operations)
+	}
+	if least := unitsOfOperation * p.Operations; p.MaxWriteUnits > 0 && p.MaxWriteUnits < least {
+		refuse(t, "MaxWriteUnits of %d is too low for %d operations a second, and calls would be refused: set it to at "+
+			"least %d", p.MaxWriteUnits, p.Operations, least)
+	}
+	if most := schema.MaxWatched * schema.SpreadPercent / 100; p.Operations > most {
+		warn(t, "index-limit", "the index takes %d watched operations a second, whatever the table's capacity is, and the "+
+			"table should take %d: beyond that calls are refused and outcomes may be lost; set Operation.Watch to "+
+			"idem.WatchNever where the code allows that, or spread the operations over several tables", most, p.Operations)
 	}
 	if p.RecoveryDays < 0 || p.RecoveryDays > 35 {
 		refuse(t, "RecoveryDays is %d: use 1 to 35, or zero for 35", p.RecoveryDays)

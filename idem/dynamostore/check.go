@@ -207,7 +207,8 @@ func explain(table, action string, err error) error {
 		return invalid("cannot be asked for: set AWS_REGION and credentials")
 	case v.again:
 		return invalid("did not answer: check the region in AWS_REGION, the endpoint in %s, and the way to it "+
-			"(a function in a VPC needs a gateway endpoint for DynamoDB)", schema.EnvEndpoint)
+			"(a function in a VPC needs a gateway endpoint for DynamoDB; with an interface endpoint alone set "+
+			"AWS_ACCOUNT_ID_ENDPOINT_MODE to disabled)", schema.EnvEndpoint)
 	}
 	return invalid("cannot be checked with %s", action)
 }
