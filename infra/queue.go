@@ -34,7 +34,7 @@ const (
 const (
 	// DefaultMessageRetention is SQS's own. A dead letter of a standard queue is as old as its message, so
 	// that it then has at least 10 of the 14 days of the dead-letter queue.
-	// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html
+	// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-dead-letter-queues.html
 	DefaultMessageRetention = 4 * day
 	// DefaultMaxReceives is the least that AWS recommends for Lambda.
 	DefaultMaxReceives = 5

@@ -129,8 +129,8 @@ func (p *QueueProps) advise(at constructs.IConstruct, timeout time.Duration) {
 			"or no time left spends one: set MaxReceives to at least %d", p.MaxReceives, DefaultMaxReceives)
 	}
 	if left := maxMessageRetention - p.MessageRetention; !p.FIFO && left < leftToPeople {
-		warn(at, "short-dead-letters", "a dead letter is as old as its message: one that waited here for %v is deleted after "+
-			"%v in the dead-letter queue; set MessageRetention to at most %v", p.MessageRetention, left,
+		warn(at, "short-dead-letters", "a dead letter is as old as its message: one that waited here for %v is deleted "+
+			"after %v in the dead-letter queue; set MessageRetention to at most %v", p.MessageRetention, left,
 			maxMessageRetention-leftToPeople)
 	}
 	if p.FIFO && p.Repeat == NotRepeatable {

@@ -19,10 +19,10 @@ import (
 // checks are what holds for the templates of both stacks, in addition to the rules for cfn-guard. They collect
 // what they find instead of failing, so that TestMutations can show that each of them can fail.
 var checks = map[string]func(stacks, *findings){
-	"names":       namesAreTheSchemas,
-	"time-outs":   timeoutsFit,
-	"queues":      queuesAreConnected,
-	"alarms":      alarmsAreRaised,
+	"names":      namesAreTheSchemas,
+	"time-outs":  timeoutsFit,
+	"queues":     queuesAreConnected,
+	"alarms":     alarmsAreRaised,
 	"what stays": tablesAndQueuesStay,
 }
 

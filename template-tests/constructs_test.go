@@ -41,7 +41,7 @@ func TestConstructs(t *testing.T) {
 			f := infra.NewFunction(s, "Handler", &infra.FunctionProps{
 				Code: given(t), Name: "payments", Description: "takes payments", Timeout: 25 * time.Second, Memory: 1024,
 				ReservedConcurrency: 20,
-				LogRetention: awslogs.RetentionDays_ONE_YEAR, Tracing: true,
+				LogRetention:        awslogs.RetentionDays_ONE_YEAR, Tracing: true,
 				Environment: &map[string]*string{"PROVIDER_URL": jsii.String("https://provider.example")},
 			})
 			f.UseTable(infra.NewTable(s, "Records", nil), nil)

@@ -38,7 +38,8 @@ func TestSnapshots(t *testing.T) {
 	s := withDefaults(t)
 	if *updateSnapshots {
 		if _, err := os.Stat(snapshotFile("payments-api")); err == nil {
-			require.NoError(t, s.finds(tablesAndQueuesStay), "these snapshots are not written: the change would replace a table")
+			require.NoError(t, s.finds(tablesAndQueuesStay),
+				"these snapshots are not written: the change would replace a table or a queue")
 		}
 	}
 	for name, tt := range map[string]template{"payments-api": s.payments, "orders-worker": s.orders} {
