@@ -11,7 +11,7 @@ import (
 )
 
 // alarm is a kind of alarm, which has a section of the runbook. It is raised when the metric reaches
-// the threshold within a period, or within several if its reading says so.
+// the threshold within a period, or within several if its reading says so, or is below it.
 type alarm struct {
 	kind, metric string
 	of           reading
@@ -28,6 +28,8 @@ type reading struct {
 	// reached is in how many of the last periods the threshold must be reached. Zero means in the
 	// last one.
 	reached, periods float64
+	period           time.Duration // zero means that of the monitoring
+	below            bool          // the threshold is reached by what is less
 }
 
 var (
@@ -40,6 +42,11 @@ var (
 	// waiting is the age of what a sweep finds. Each sweep that could look writes a number, also 0.
 	// Without data no sweep could look, and the alarm keeps its state.
 	waiting = reading{stat: maximum, unit: time.Second, missing: awscloudwatch.TreatMissingData_IGNORE}
+	// silent is for that number: no sweep has written it. One sweep in 5 minutes may be late by a period.
+	silent = reading{stat: samples, missing: awscloudwatch.TreatMissingData_BREACHING, below: true, reached: 2, periods: 2}
+	// left is for what should be looked at once it is there, and was not. AWS allows a week.
+	// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
+	left = reading{stat: maximum, period: time.Hour, reached: 6 * 24, periods: 7 * 24}
 )
 
 // graph is one of the dashboard.
@@ -57,6 +64,7 @@ type watched struct {
 const (
 	sum     = "Sum"
 	maximum = "Maximum"
+	samples = "SampleCount"
 	p99     = "p99"
 
 	visible, oldest = "ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"
@@ -147,7 +155,8 @@ var watchedConsumer = watched{alarms: []alarm{
 
 const (
 	unhandled    = "messages could not be handled: see why, resolve their records, and redrive them"
-	oldUnhandled = "messages that could not be handled are deleted within two days: redrive or save them"
+	oldUnhandled = "messages that could not be handled have been there for six days, and are deleted within eight, dead " +
+		"letters within four: redrive or save them"
 )
 
 var (
@@ -155,20 +164,32 @@ var (
 	watchedFailures    = emptyQueue("Failures", unhandled, oldUnhandled)
 	watchedEscalations = emptyQueue("Escalations",
 		"the sweep has escalated questions: find out what became of them, and resolve their records",
-		"questions that were escalated leave the queue within two days: their records stay open, so resolve "+
-			"them or list them in the index")
+		"questions that were escalated have been in the queue for six days, and leave it within eight: their records "+
+			"stay open, so resolve them or list them in the index")
 )
 
 // emptyQueue is for a queue that should be empty. any describes a message, old what happens to it.
+//
+// The age of the oldest message is no help: SQS leaves out a message that was received three times, and counts
+// that of a dead letter from its move, though a standard queue deletes it by the time at which it was sent.
+//   - https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+//   - https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-dead-letter-queues.html
 func emptyQueue(what, any, old string) watched {
-	const last = maxMessageRetention - 2*day
 	return watched{[]alarm{
 		{what + "Depth", visible, depth, 1, any},
-		{what + "Age", oldest, age, last.Seconds(), old},
+		{what + "Old", visible, left, 1, old},
 	}, []graph{
 		{what + ", depth and age", maximum, []string{visible, oldest}},
 	}}
 }
+
+// watchedDestination is for a function with a failure queue.
+// https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html
+var watchedDestination = watched{alarms: []alarm{
+	{"Undelivered", "DestinationDeliveryFailures", count, 1,
+		"Lambda could not write to the failure queue, and what the function could not handle is not kept: look at the " +
+			"function's permission to send there, and at the queue's key"},
+}}
 
 var watchedStream = watched{[]alarm{
 	{"IteratorAge", "IteratorAge", lag, 5 * 60_000, "the relay is %v behind the table's stream"},
@@ -181,6 +202,9 @@ var watchedOutbox = watched{[]alarm{
 	{outboxOld, schema.MetricOutboxOldest, waiting, 15 * 60,
 		"a message has been waiting in the outbox for %v: its destination is down or refuses it, or the relay has " +
 			"no route to it"},
+	{"Stopped", schema.MetricOutboxOldest, silent, 1,
+		"no sweep of the relay could look in 10 minutes: messages that the stream has missed, or that could not be sent " +
+			"at once, wait; look at the relay's log and its rule"},
 	{"OutboxMissed", schema.MetricOutboxMissed, repeated, 1,
 		"sweeps send messages that the table's stream should have sent within seconds: its mapping is disabled or " +
 			"fails, or a destination was down and its messages are sent now"},
@@ -199,6 +223,9 @@ var watchedOutbox = watched{[]alarm{
 var watchedQuestions = watched{[]alarm{
 	{"OldestOpen", schema.MetricOldestOpen, waiting, 15 * 60,
 		"an operation has been an open question for %v: whether it took effect is unknown, and its customer waits"},
+	{"Stopped", schema.MetricOldestOpen, silent, 1,
+		"no sweep could count the open questions in 10 minutes: operations whose process died stay in progress, and open " +
+			"questions are not asked; look at the sweeper's log and its rule"},
 	{"Escalated", schema.MetricEscalated, count, 1,
 		"the sweep could not find out whether an operation took effect: an operator must"},
 	{"NotStarted", schema.MetricNotStarted, count, 1,
@@ -222,8 +249,13 @@ var watchedTable = watched{[]alarm{
 	// A replay is one failed condition, so the alarm is about retries without end and not about single ones.
 	{"FailedConditions", "ConditionalCheckFailedRequests", count, 10_000,
 		"%v writes in 5 minutes conflicted with a record: a client repeats requests without end"},
+	// Single ones are duplicates that arrive while their first call commits. They try again.
+	{"TransactionConflicts", "TransactionConflict", repeated, 100,
+		"%v writes in 5 minutes met a transaction on the same item, and again 5 minutes later: many calls write one key " +
+			"at once, and those whose time is up are refused"},
 }, []graph{
 	{"throttles", sum, []string{throttledReads, throttledWrites}},
+	{"conflicts", sum, []string{"TransactionConflict"}},
 	{"failed conditions", sum, []string{"ConditionalCheckFailedRequests"}},
 }}
 
@@ -238,13 +270,15 @@ var watchedIndex = watched{[]alarm{
 }}
 
 // source has the metrics of something that is watched.
-type source func(metric, stat string) awscloudwatch.Metric
+type source func(metric, stat string, period time.Duration) awscloudwatch.Metric
 
 // ofAWS are the metrics that AWS writes about a construct.
 func ofAWS(c interface {
 	Metric(name *string, props *awscloudwatch.MetricOptions) awscloudwatch.Metric
 }) source {
-	return func(metric, stat string) awscloudwatch.Metric { return c.Metric(&metric, statistic(stat)) }
+	return func(metric, stat string, period time.Duration) awscloudwatch.Metric {
+		return c.Metric(&metric, statistic(stat, period))
+	}
 }
 
 // ofLibrary are the library's metrics of a function: all operations of it together, since
@@ -264,7 +298,7 @@ func ofIndex(t *Table) source {
 }
 
 func custom(namespace string, dimensions map[string]*string) source {
-	return func(metric, stat string) awscloudwatch.Metric {
+	return func(metric, stat string, period time.Duration) awscloudwatch.Metric {
 		return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
 			Namespace: &namespace, MetricName: &metric, DimensionsMap: &dimensions,
 			Statistic: &stat, Period: duration(period),
@@ -272,6 +306,6 @@ func custom(namespace string, dimensions map[string]*string) source {
 	}
 }
 
-func statistic(s string) *awscloudwatch.MetricOptions {
+func statistic(s string, period time.Duration) *awscloudwatch.MetricOptions {
 	return &awscloudwatch.MetricOptions{Statistic: &s, Period: duration(period)}
 }

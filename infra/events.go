@@ -63,7 +63,7 @@ type EventsProps struct {
 
 // OnEvents sets how the function is invoked asynchronously, and tells the function how long
 // its source may deliver an event again. It returns the queue of the events that could not
-// be handled. Call it once.
+// be handled. Call it once, and before [NewMonitoring], which then watches the queue.
 func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	p := valueOf(props)
 	p.Source = cmp.Or(p.Source, DirectInvoke)
@@ -76,6 +76,7 @@ func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	if queue == nil {
 		queue = failureQueue(f, "Failures", p.EncryptionKey)
 	}
+	f.failures = queue
 	config := awslambda.NewCfnEventInvokeConfig(f, jsii.String("Events"), &awslambda.CfnEventInvokeConfigProps{
 		FunctionName: f.FunctionName(), Qualifier: jsii.String("$LATEST"),
 		MaximumEventAgeInSeconds: jsii.Number(maxEventAge / time.Second), MaximumRetryAttempts: jsii.Number(2),

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -87,6 +88,8 @@ type Function struct {
 	awslambda.Function
 	// Logs is the function's log group.
 	Logs awslogs.LogGroup
+
+	failures awssqs.IQueue // of events; nil if it is not invoked asynchronously
 }
 
 // NewFunction returns a function. A package is built at synth time by the go

@@ -2,7 +2,6 @@ package infra
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -51,15 +50,15 @@ type MonitoringProps struct {
 
 	// Thresholds are by kind of alarm, such as {"KeyReused": 500}: a number in 5 minutes, or a time, in
 	// milliseconds for IteratorAge and in seconds for Age, OldestOpen and OutboxOld. A kind without one
-	// here has its usual threshold. Duration follows from each function's time-out, and has none.
+	// here has its usual threshold. Duration follows from each function's time-out, and has none. Neither has Stopped.
 	Thresholds map[string]float64
 }
 
 // Monitoring is a dashboard, and alarms on AWS's own metrics and on those of package schema,
 // which functions write with package emf under their names.
 //
-// Missing data raises one alarm, that of a sweeper that does not run. It ends the others, except
-// those on the age of what a sweeper or a relay finds: they keep their state until the next sweep
+// Missing data raises one kind of alarm, that of a sweeper or a relay whose sweeps have stopped. It ends the
+// others, except those on the age of what they find: these keep their state until the next sweep
 // that can look. The name of an alarm is a construct's id and a kind, such as SweeperStopped. The
 // kind is the heading of its section of the runbook.
 type Monitoring struct {
@@ -120,10 +119,12 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 func (m *Monitoring) setThresholds(own map[string]float64) {
 	m.thresholds = map[string]float64{}
 	for _, w := range []watched{watchedAPI, watchedInvocations, watchedEngine, watchedQueue, watchedConsumer,
-		watchedDeadLetters, watchedFailures, watchedEscalations, watchedStream, watchedOutbox, watchedQuestions,
+		watchedDeadLetters, watchedFailures, watchedDestination, watchedEscalations, watchedStream, watchedOutbox, watchedQuestions,
 		watchedTable, watchedIndex} {
 		for _, a := range w.alarms {
-			m.thresholds[a.kind] = a.threshold
+			if !a.of.below {
+				m.thresholds[a.kind] = a.threshold
+			}
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(own)) {
@@ -178,6 +179,10 @@ func (m *Monitoring) written(name string, by awslambda.Function, w watched) {
 func (m *Monitoring) function(f awslambda.Function) {
 	m.watch(idOf(f), ofAWS(f), watchedInvocations)
 	m.watch(idOf(f), ofAWS(f), watchedDuration(timeoutOf(f)))
+	if own, ok := f.(*Function); ok && own.failures != nil {
+		m.watch(idOf(f), ofAWS(own.failures), watchedFailures)
+		m.watch(idOf(f), ofAWS(f), watchedDestination)
+	}
 }
 
 func (m *Monitoring) queue(q *Queue) {
@@ -203,23 +208,16 @@ func (m *Monitoring) relay(r *Relay) {
 	}
 	m.watch(name, ofAWS(r.Function), watchedStream)
 	m.watch(name, ofAWS(r.Failures), watchedFailures)
+	m.watch(name, ofAWS(r.Function), watchedDestination)
 	// A sweep with a backlog works until shortly before the time-out.
 	m.watch(idOf(r.Function), ofAWS(r.Function), watchedInvocations)
 	m.watch(name, ofLibrary(r.Function), watchedOutbox)
 }
 
 func (m *Monitoring) sweeper(s *Sweeper) {
-	name := idOf(s)
-	text := fmt.Sprintf("no sweep has succeeded in %v: operations whose process died stay in progress, and open "+
-		"questions are not asked; look at the sweeper's log and its rule", period)
-	m.alarm(name+"Stopped", &awscloudwatch.AlarmProps{
-		Metric: s.MetricSuccesses(), Threshold: jsii.Number(1), AlarmDescription: described("Stopped", text),
-		ComparisonOperator: awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD,
-		TreatMissingData:   awscloudwatch.TreatMissingData_BREACHING,
-	})
 	m.watch(idOf(s.Function), ofAWS(s.Function), watchedInvocations)
-	m.watch(name, ofAWS(s.EscalationQueue), watchedEscalations)
-	m.watch(name, ofLibrary(s.Function), watchedQuestions)
+	m.watch(idOf(s), ofAWS(s.EscalationQueue), watchedEscalations)
+	m.watch(idOf(s), ofLibrary(s.Function), watchedQuestions)
 }
 
 // watch adds the alarms and the graphs of one source.
@@ -230,7 +228,7 @@ func (m *Monitoring) watch(name string, of source, w watched) {
 	for _, g := range w.graphs {
 		left := make([]awscloudwatch.IMetric, len(g.metrics))
 		for i, metric := range g.metrics {
-			left[i] = of(metric, g.stat)
+			left[i] = of(metric, g.stat, period)
 		}
 		m.graphs = append(m.graphs, awscloudwatch.NewGraphWidget(&awscloudwatch.GraphWidgetProps{
 			Title: jsii.String(name + ": " + g.title), Left: &left, Width: jsii.Number(8), Height: jsii.Number(6),
@@ -248,8 +246,11 @@ func (m *Monitoring) raise(name string, of source, a alarm) {
 		shown = time.Duration(threshold * float64(a.of.unit)).String()
 	}
 	in := &awscloudwatch.AlarmProps{
-		Metric: of(a.metric, a.of.stat), Threshold: &threshold, TreatMissingData: a.of.missing,
+		Metric: of(a.metric, a.of.stat, cmp.Or(a.of.period, period)), Threshold: &threshold, TreatMissingData: a.of.missing,
 		AlarmDescription: described(a.kind, strings.ReplaceAll(a.text, "%v", shown)),
+	}
+	if a.of.below {
+		in.ComparisonOperator = awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD
 	}
 	if a.of.periods > 0 {
 		in.EvaluationPeriods, in.DatapointsToAlarm = &a.of.periods, &a.of.reached

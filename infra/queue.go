@@ -75,8 +75,7 @@ type QueueProps struct {
 	// Zero means [DefaultMaxReceives].
 	MaxReceives int
 	// DeadLetters is a dead-letter queue to use. Nil creates one that keeps messages
-	// for 14 days. One that keeps them for less needs a lower threshold of DeadLettersAge in
-	// [MonitoringProps].
+	// for 14 days. Let one of your own keep them for as long: its second alarm comes after six days.
 	DeadLetters awssqs.IQueue
 
 	// BatchSize is the most messages of an invocation: 1 to 10, or up to 10,000 for a

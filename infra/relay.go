@@ -111,7 +111,7 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 // MetricIteratorAge is how far the relay is behind the table's stream, in
 // milliseconds.
 func (r *Relay) MetricIteratorAge() awscloudwatch.Metric {
-	return r.Function.Metric(jsii.String("IteratorAge"), statistic("Maximum"))
+	return r.Function.Metric(jsii.String("IteratorAge"), statistic("Maximum", period))
 }
 
 func (p *RelayProps) setDefaults() (found problems) {

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
@@ -46,7 +45,7 @@ type SweeperProps struct {
 
 // Sweeper looks every minute for claims whose process died and for open questions that are
 // due: it is a function on a schedule. It raises no alarm itself: name it in
-// [MonitoringProps].Sweepers. [NewMonitoring] raises one if no sweep has succeeded in five
+// [MonitoringProps].Sweepers. [NewMonitoring] raises one if no sweep could look in ten
 // minutes, whether none began or all failed, and one if questions were escalated.
 type Sweeper struct {
 	constructs.Construct
@@ -98,16 +97,4 @@ func (s *Sweeper) GrantEscalation(to awsiam.IGrantable) {
 	if key := s.EscalationQueue.EncryptionMasterKey(); key != nil {
 		allow(to, nil, []string{*key.KeyArn()}, "kms:Decrypt")
 	}
-}
-
-// MetricSuccesses is the number of sweeps that have succeeded: those that handled something,
-// or had nothing to do. It has no data while the function is not invoked, so an alarm on it
-// must treat missing data as a breach.
-func (s *Sweeper) MetricSuccesses() awscloudwatch.MathExpression {
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("invocations - errors"), Label: jsii.String("successful sweeps"), Period: duration(period),
-		UsingMetrics: &map[string]awscloudwatch.IMetric{
-			"invocations": s.Function.MetricInvocations(statistic("Sum")), "errors": s.Function.MetricErrors(statistic("Sum")),
-		},
-	})
 }

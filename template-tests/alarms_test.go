@@ -8,262 +8,298 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// fiveMinutes are the values that CloudWatch has of metrics in a period of an alarm. To
-// CloudWatch a metric is its namespace, name and dimensions, and it adds up none of them.
-// Lambda sends nothing of a function that is not invoked, or whose invocations are all
-// throttled.
+// fiveMinutes are the values that CloudWatch has of metrics in five minutes. To CloudWatch a metric is
+// its namespace, name and dimensions, and it adds up none of them. Lambda sends nothing of a function that is
+// not invoked, or whose invocations are all throttled.
 type fiveMinutes map[string][]float64
 
 // watched says what raises an alarm.
 type watched struct {
-	stack  func(stacks) template
+	in     string // a stack
 	alarm  string
 	metric string
 	// limit is the value that raises it: of the sum, or of the largest.
 	limit   float64
 	largest bool
-	// repeated: it must be reached in two of three periods.
-	repeated bool
+	// It must be reached in so many of so many periods of as many five minutes. Zero means one.
+	reached, periods, length int
+	// silent: it is raised when nothing is written, and at no other time.
+	silent bool
+	// keeps: without data it stays as it is.
+	keeps bool
 }
 
-func inPayments(s stacks) template { return s.payments }
-func inOrders(s stacks) template   { return s.orders }
+const inPayments, inOrders = "payments ", "orders "
 
 var watchedMetrics = slices.Concat(
-	engineIsWatched(inPayments, "Payments"), questionsAreWatched(inPayments, "RefundSweeper"),
-	engineIsWatched(inPayments, "Statements"), outboxIsWatched(inPayments, "StatementsRelay"),
-	engineIsWatched(inOrders, "Worker"), outboxIsWatched(inOrders, "Relay"), questionsAreWatched(inOrders, "Sweeper"),
-	throttlesAreWatched(inPayments), throttlesAreWatched(inOrders),
-	[]watched{
-		{inPayments, "API5xx", "AWS/ApiGateway 5xx ApiId=APIHTTP", 10, false, false},
-		{inPayments, "StatementsQueueFailed", ours("Statements", schema.MetricFailed), 1, false, false},
-		{inOrders, "OrdersQueueFailed", ours("Worker", schema.MetricFailed), 1, false, false},
-	},
+	watchedIn(inPayments,
+		engineIsWatched("Payments"), engineIsWatched("Statements"), durationIsWatched("Payments", 16_000),
+		durationIsWatched("Statements", 48_000), queueIsWatched("StatementsQueue", "Statements"),
+		relayIsWatched("StatementsRelay"), sweeperIsWatched("RefundSweeper"), tableIsWatched(), []watched{
+			{alarm: "API5xx", metric: "AWS/ApiGateway 5xx ApiId=APIHTTP", limit: 10},
+		}),
+	watchedIn(inOrders,
+		engineIsWatched("Worker"), durationIsWatched("Worker", 24_000), queueIsWatched("OrdersQueue", "Worker"),
+		relayIsWatched("Relay"), sweeperIsWatched("Sweeper"), tableIsWatched()),
 )
+
+func watchedIn(stack string, all ...[]watched) []watched {
+	found := slices.Concat(all...)
+	for i := range found {
+		found[i].in = stack
+	}
+	return found
+}
 
 // ours is a metric as package emf writes it, under the service.
 func ours(function, name string) string {
 	return schema.MetricNamespace + " " + name + " " + schema.DimensionService + "=" + function
 }
 
-func outboxIsWatched(stack func(stacks) template, relay string) []watched {
+func lambdas(function, name string) string { return "AWS/Lambda " + name + " FunctionName=" + function }
+func queues(queue, name string) string {
+	return "AWS/SQS " + name + " QueueName=" + queue + ".QueueName"
+}
+
+const visible = "ApproximateNumberOfMessagesVisible"
+
+func engineIsWatched(f string) []watched {
+	return append(invocationsAreWatched(f),
+		watched{alarm: f + "StoreUnavailable", metric: ours(f, schema.MetricStoreUnavailable), limit: 10},
+		watched{alarm: f + "FailedOpen", metric: ours(f, schema.MetricFailedOpen), limit: 1},
+		watched{alarm: f + "OutcomeDropped", metric: ours(f, schema.MetricOutcomeDropped), limit: 1},
+		watched{alarm: f + "RecordUnreadable", metric: ours(f, schema.MetricUnreadable), limit: 1},
+		watched{alarm: f + "KeyReused", metric: ours(f, schema.MetricKeyReused), limit: 20})
+}
+
+func invocationsAreWatched(f string) []watched {
+	return []watched{
+		{alarm: f + "Errors", metric: lambdas(f, "Errors"), limit: 1},
+		{alarm: f + "Throttles", metric: lambdas(f, "Throttles"), limit: 1},
+	}
+}
+
+func durationIsWatched(f string, milliseconds float64) []watched {
+	return []watched{{alarm: f + "Duration", metric: lambdas(f, "Duration"), limit: milliseconds, largest: true}}
+}
+
+func queueIsWatched(queue, consumer string) []watched {
+	return append(peopleAreTold(queue+"DeadLetters", queue+"DeadLetters"),
+		watched{alarm: queue + "Age", metric: queues(queue, "ApproximateAgeOfOldestMessage"), limit: 900, largest: true},
+		watched{alarm: queue + "Failed", metric: ours(consumer, schema.MetricFailed), limit: 1})
+}
+
+// peopleAreTold at once of what is in a queue, and again in time if it stays there.
+func peopleAreTold(alarm, queue string) []watched {
+	return []watched{
+		{alarm: alarm + "Depth", metric: queues(queue, visible), limit: 1, largest: true},
+		{alarm: alarm + "Old", metric: queues(queue, visible), limit: 1, largest: true, reached: 144, periods: 168, length: 12},
+	}
+}
+
+func relayIsWatched(relay string) []watched {
 	f := relay + "Function"
-	return []watched{
-		{stack, relay + "OutboxOld", ours(f, schema.MetricOutboxOldest), 900, true, false},
-		{stack, relay + "OutboxMissed", ours(f, schema.MetricOutboxMissed), 1, false, true},
-		{stack, relay + "OutboxDead", ours(f, schema.MetricOutboxDead), 1, false, false},
-		{stack, relay + "OutboxUnreadable", ours(f, schema.MetricOutboxUnreadable), 1, false, false},
-	}
+	return slices.Concat(invocationsAreWatched(f), peopleAreTold(relay+"Failures", relay+"Failures"), []watched{
+		{alarm: relay + "IteratorAge", metric: lambdas(f, "IteratorAge"), limit: 300_000, largest: true},
+		{alarm: relay + "Undelivered", metric: lambdas(f, "DestinationDeliveryFailures"), limit: 1},
+		{alarm: relay + "OutboxOld", metric: ours(f, schema.MetricOutboxOldest), limit: 900, largest: true, keeps: true},
+		{alarm: relay + "Stopped", metric: ours(f, schema.MetricOutboxOldest), silent: true, reached: 2, periods: 2},
+		{alarm: relay + "OutboxMissed", metric: ours(f, schema.MetricOutboxMissed), limit: 1, reached: 2, periods: 3},
+		{alarm: relay + "OutboxDead", metric: ours(f, schema.MetricOutboxDead), limit: 1},
+		{alarm: relay + "OutboxUnreadable", metric: ours(f, schema.MetricOutboxUnreadable), limit: 1},
+	})
 }
 
-func engineIsWatched(stack func(stacks) template, f string) []watched {
-	return []watched{
-		{stack, f + "StoreUnavailable", ours(f, schema.MetricStoreUnavailable), 10, false, false},
-		{stack, f + "FailedOpen", ours(f, schema.MetricFailedOpen), 1, false, false},
-		{stack, f + "OutcomeDropped", ours(f, schema.MetricOutcomeDropped), 1, false, false},
-		{stack, f + "RecordUnreadable", ours(f, schema.MetricUnreadable), 1, false, false},
-		{stack, f + "KeyReused", ours(f, schema.MetricKeyReused), 20, false, false},
-	}
-}
-
-func questionsAreWatched(stack func(stacks) template, sweeper string) []watched {
+func sweeperIsWatched(sweeper string) []watched {
 	f := sweeper + "Function"
-	return []watched{
-		{stack, sweeper + "OldestOpen", ours(f, schema.MetricOldestOpen), 900, true, false},
-		{stack, sweeper + "Escalated", ours(f, schema.MetricEscalated), 1, false, false},
-		{stack, sweeper + "NotStarted", ours(f, schema.MetricNotStarted), 1, false, false},
-		{stack, sweeper + "RecordUnreadable", ours(f, schema.MetricUnreadable), 1, false, false},
-	}
+	return slices.Concat(invocationsAreWatched(f), peopleAreTold(sweeper+"Escalations", sweeper+"Escalations"), []watched{
+		{alarm: sweeper + "OldestOpen", metric: ours(f, schema.MetricOldestOpen), limit: 900, largest: true, keeps: true},
+		{alarm: sweeper + "Stopped", metric: ours(f, schema.MetricOldestOpen), silent: true, reached: 2, periods: 2},
+		{alarm: sweeper + "Escalated", metric: ours(f, schema.MetricEscalated), limit: 1},
+		{alarm: sweeper + "NotStarted", metric: ours(f, schema.MetricNotStarted), limit: 1},
+		{alarm: sweeper + "RecordUnreadable", metric: ours(f, schema.MetricUnreadable), limit: 1},
+	})
 }
 
-// throttlesAreWatched: those of the index too, which DynamoDB does not count with the table's.
+// tableIsWatched: its index too, whose throttles DynamoDB does not count with the table's.
 // Each claim that is not repeatable writes it, and each sweep reads it.
-func throttlesAreWatched(stack func(stacks) template) (all []watched) {
+func tableIsWatched() (all []watched) {
+	const index = " GlobalSecondaryIndexName=" + schema.OpenIndex + " TableName=Records"
 	for _, of := range []string{"Read", "Write"} {
-		metric := "AWS/DynamoDB " + of + "ThrottleEvents "
-		all = append(all, watched{stack, "Records" + of + "Throttles", metric + "TableName=Records", 1, false, false},
-			watched{stack, "RecordsIndex" + of + "Throttles",
-				metric + "GlobalSecondaryIndexName=" + schema.OpenIndex + " TableName=Records", 1, false, false})
+		metric := "AWS/DynamoDB " + of + "ThrottleEvents"
+		all = append(all, watched{alarm: "Records" + of + "Throttles", metric: metric + " TableName=Records", limit: 1},
+			watched{alarm: "RecordsIndex" + of + "Throttles", metric: metric + index, limit: 1})
 	}
-	return all
+	return append(all,
+		watched{alarm: "RecordsFailedConditions", limit: 10_000,
+			metric: "AWS/DynamoDB ConditionalCheckFailedRequests TableName=Records"},
+		watched{alarm: "RecordsTransactionConflicts", limit: 100, reached: 2, periods: 3,
+			metric: "AWS/DynamoDB TransactionConflict TableName=Records"})
 }
 
-// play is what CloudWatch may see of a metric, and whether it is a reason to wake an operator.
+// play is what CloudWatch sees of a metric, one period of the alarm after the other, and whether the alarm is
+// raised in the end.
 type play struct {
-	seen   fiveMinutes
-	raise  bool
-	raised bool // before
-	// earlier are the periods before it; nil means that nothing was written.
-	earlier []fiveMinutes
+	seen   []fiveMinutes
+	raised bool
 }
 
 func (w watched) plays() map[string]play {
+	reached, periods := max(w.reached, 1), max(w.periods, 1)
 	of := func(values ...float64) fiveMinutes { return fiveMinutes{w.metric: values} }
+	times := func(n int, one fiveMinutes) []fiveMinutes { return slices.Repeat([]fiveMinutes{one}, n) }
+	nothing := times(periods, fiveMinutes{})
 	others := fiveMinutes{ours("Other", strings.Fields(w.metric)[1]): {w.limit}}
 	for _, other := range watchedMetrics {
-		others[other.metric] = []float64{w.limit}
+		if !other.silent {
+			others[other.metric] = []float64{other.limit}
+		}
 	}
 	delete(others, w.metric)
+	if w.silent {
+		return map[string]play{
+			"nothing is written":         {nothing, true},
+			"all others are":             {times(periods, others), true},
+			"it is written once":         {append(nothing, of(4000)), false},
+			"it is late now and again":   {slices.Repeat([]fiveMinutes{of(0, 0), {}}, 5), false},
+			"it is written as it should": {times(periods, of(0, 0, 0, 0, 0)), false},
+		}
+	}
+	bad, good := times(reached, of(0, w.limit, 0)), times(periods, of(0, 0, 0))
 	all := map[string]play{
-		"nothing is written":   {seen: fiveMinutes{}},
-		"nothing happened":     {seen: of(0, 0, 0)},
-		"it is reached":        {seen: of(0, w.limit, 0), raise: true},
-		"it is nearly reached": {seen: of(0, w.limit-1, 0)},
-		"it is over":           {seen: of(0, w.limit-1, 0), raised: true},
-		"all others have it":   {seen: others},
-		// Each call that goes wrong is counted. What waits is written by who looks.
-		"nothing is written any more": {seen: fiveMinutes{}, raised: true, raise: w.largest},
+		"nothing is written":          {nothing, false},
+		"nothing happened":            {good, false},
+		"it is reached":               {slices.Concat(good, bad), true},
+		"it is nearly reached":        {times(periods, of(0, w.limit-1, 0)), false},
+		"it is reached with pauses":   {slices.Concat(bad[1:], good[reached:], bad[:1]), true},
+		"it is reached less often":    {slices.Concat(good, bad[1:]), false},
+		"it is over":                  {slices.Concat(bad, good), false},
+		"all others have it":          {times(periods, others), false},
+		"nothing is written any more": {slices.Concat(bad, nothing), w.keeps},
 	}
 	if w.largest {
-		all["two together reach it"] = play{seen: of(w.limit-1, w.limit-1)}
+		all["two together reach it"] = play{times(periods, of(w.limit-1, w.limit-1)), false}
 	} else {
-		all["many calls together reach it"] = play{seen: of(slices.Repeat([]float64{1}, int(w.limit))...), raise: true}
-	}
-	if w.repeated {
-		for what, p := range all {
-			p.earlier = []fiveMinutes{of(w.limit), of(0)}
-			all[what] = p
-		}
-		all["it is reached once"] = play{seen: of(w.limit), earlier: []fiveMinutes{of(0), of(0)}}
-		all["it was reached long ago"] = play{seen: of(w.limit), earlier: []fiveMinutes{of(w.limit), of(0), of(0)}}
-		all["it is reached again"] = play{seen: of(0), earlier: []fiveMinutes{of(w.limit), of(w.limit)}, raise: true}
+		all["many calls together reach it"] = play{times(periods, of(slices.Repeat([]float64{1}, int(w.limit))...)), true}
 	}
 	return all
 }
 
-// alarmsAreRaised plays what CloudWatch sees: an alarm is raised for its reason and for no
-// other.
+// alarmsAreRaised plays what CloudWatch sees: an alarm is raised for its reason and for no other.
 func alarmsAreRaised(s stacks, errs *findings) {
-	for _, w := range watchedMetrics {
-		alarm := w.stack(s).property("AWS::CloudWatch::Alarm", "Monitoring"+w.alarm)
-		for what, p := range w.plays() {
-			errs.raises(w.alarm+" if "+what, p, alarm)
+	left := map[string]rule{}
+	for prefix, tt := range map[string]template{"payments ": s.payments, "orders ": s.orders} {
+		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
+			r, err := ruleOf(at(alarm, "Properties"))
+			if err != nil {
+				errs.add("%s: %w", id, err)
+			}
+			left[prefix+strings.TrimPrefix(name(id), "Monitoring")] = r
 		}
 	}
-	always := []float64{1, 1, 1, 1, 1}
+	for _, story := range stories {
+		story.check(left, errs)
+	}
+	for _, w := range watchedMetrics {
+		r, ok := left[w.in+w.alarm]
+		for what, p := range w.plays() {
+			var seen []fiveMinutes
+			for _, one := range p.seen { // as long as a period
+				seen = append(append(seen, one), make([]fiveMinutes, max(w.length, 1)-1)...)
+			}
+			errs.want(w.alarm+" if "+what, p.raised, ok && r.states(seen)[len(seen)-1])
+		}
+		delete(left, w.in+w.alarm)
+	}
+	for alarm := range left {
+		errs.add("what raises %s is not played", alarm)
+	}
 	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
 		errs.want("the schedule of "+sweeper, "rate(1 minute)",
 			tt.property("AWS::Events::Rule", sweeper+"Schedule", "ScheduleExpression"))
-		lambda := func(invocations, failed []float64) fiveMinutes {
-			of := " FunctionName=" + sweeper + "Function"
-			return fiveMinutes{"AWS/Lambda Invocations" + of: invocations, "AWS/Lambda Errors" + of: failed}
-		}
-		// Raised when no sweep succeeds, whatever the reason, and at no other time.
-		for what, p := range map[string]play{
-			"it is not invoked":   {raise: true},
-			"it fails every time": {seen: lambda(always, always), raise: true},
-			"it succeeds once":    {seen: lambda(always, []float64{1, 1, 0, 1, 1})},
-			"it succeeds":         {seen: lambda(always, []float64{0, 0, 0, 0, 0})},
-		} {
-			errs.raises(sweeper+"Stopped if "+what, p, tt.property("AWS::CloudWatch::Alarm", "Monitoring"+sweeper+"Stopped"))
-		}
 	}
 }
 
-// raises finds an alarm that is not there, or that is raised, or is not, otherwise than it should be.
-func (f *findings) raises(what string, p play, alarm any) {
-	got, err := raises(alarm, p)
-	if err != nil {
-		f.add("%s: %w", what, err)
-		return
-	}
-	f.want(what, p.raise, got)
+// rule is how CloudWatch evaluates an alarm.
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-evaluation.html
+type rule struct {
+	metric, stat, comparison, missing string
+	threshold                         float64
+	length, reached, periods          int // a period has so many five minutes
 }
 
-// raises evaluates an alarm over its last periods.
-// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html#alarm-evaluation
-func raises(alarm any, p play) (bool, error) {
-	periods, ok := at(alarm, "EvaluationPeriods").(float64)
-	if !ok {
-		return false, fmt.Errorf("this test cannot evaluate %s", text(alarm))
-	}
-	needed, ok := at(alarm, "DatapointsToAlarm").(float64)
-	if !ok {
-		needed = periods
-	}
-	seen := append(slices.Clone(p.earlier), p.seen)
-	for _, one := range seen[max(0, len(seen)-int(periods)):] {
-		reached, err := reaches(alarm, one, p.raised)
-		if err != nil {
-			return false, err
-		}
-		if reached {
-			needed--
-		}
-	}
-	return needed <= 0, nil
-}
-
-// reaches evaluates an alarm on a metric, or on the difference of two, over one period.
-func reaches(alarm any, seen fiveMinutes, raised bool) (bool, error) {
-	var value float64
-	var has bool
-	var err error
-	if metrics, ok := at(alarm, "Metrics").([]any); ok {
-		value, has, err = difference(metrics, seen)
-	} else {
-		value, has, err = statistic(alarm, at(alarm, "Statistic"), at(alarm, "Period"), seen)
-	}
-	threshold, ok := at(alarm, "Threshold").(float64)
-	switch comparison := at(alarm, "ComparisonOperator"); {
-	case err != nil:
-		return false, err
-	case !ok:
-		return false, fmt.Errorf("this test cannot evaluate %s", text(alarm))
-	case !has:
-		missing := at(alarm, "TreatMissingData")
-		return missing == "breaching" || missing == "ignore" && raised, nil
-	case comparison == "LessThanThreshold":
-		return value < threshold, nil
-	case comparison == "GreaterThanOrEqualToThreshold":
-		return value >= threshold, nil
-	default:
-		return false, fmt.Errorf("this test cannot evaluate %v", comparison)
-	}
-}
-
-// statistic of a metric in the period; false without data.
-func statistic(metric, stat, period any, seen fiveMinutes) (value float64, has bool, err error) {
+func ruleOf(alarm any) (rule, error) {
 	var dimensions []string
-	all, _ := at(metric, "Dimensions").([]any)
+	all, _ := at(alarm, "Dimensions").([]any)
 	for _, d := range all {
 		dimensions = append(dimensions, fmt.Sprintf("%v=%s", at(d, "Name"), strings.Join(texts(at(d, "Value")), "")))
 	}
 	slices.Sort(dimensions)
-	values := seen[fmt.Sprintf("%v %v %s", at(metric, "Namespace"), at(metric, "MetricName"),
-		strings.Join(dimensions, " "))]
+	number := func(member string) float64 { v, _ := at(alarm, member).(float64); return v }
+	r := rule{
+		metric:    fmt.Sprintf("%v %v %s", at(alarm, "Namespace"), at(alarm, "MetricName"), strings.Join(dimensions, " ")),
+		stat:      fmt.Sprint(at(alarm, "Statistic")),
+		threshold: number("Threshold"), comparison: fmt.Sprint(at(alarm, "ComparisonOperator")),
+		missing: fmt.Sprint(at(alarm, "TreatMissingData")),
+		length:  int(number("Period")) / 300, periods: int(number("EvaluationPeriods")), reached: int(number("DatapointsToAlarm")),
+	}
+	if r.reached == 0 {
+		r.reached = r.periods
+	}
 	switch {
-	case period != 300.0 || stat != "Sum" && stat != "Maximum":
-		return 0, false, fmt.Errorf("this test cannot evaluate %v over %v s", stat, period)
-	case len(values) == 0:
-		return 0, false, nil
-	case stat == "Maximum":
-		return slices.Max(values), true, nil
+	case !slices.Contains([]string{"Sum", "Maximum", "SampleCount"}, r.stat),
+		!slices.Contains([]string{"LessThanThreshold", "GreaterThanOrEqualToThreshold"}, r.comparison),
+		!slices.Contains([]string{"breaching", "notBreaching", "ignore"}, r.missing),
+		r.missing == "ignore" && r.periods != 1, r.length < 1, r.periods < 1, at(alarm, "Threshold") == nil:
+		return r, fmt.Errorf("this test cannot evaluate %s", text(alarm))
 	}
-	for _, v := range values {
-		value += v
-	}
-	return value, true, nil
+	return r, nil
 }
 
-// difference is the number of invocations that have succeeded.
-func difference(metrics []any, seen fiveMinutes) (value float64, has bool, err error) {
-	has = true
-	for _, m := range metrics {
-		sign := map[any]float64{"invocations": 1, "errors": -1}[at(m, "Id")]
-		expression := at(m, "Expression")
-		if sign == 0 && expression != "invocations - errors" {
-			return 0, false, fmt.Errorf("this test cannot evaluate %s", text(m))
+// states are whether the alarm is raised after each five minutes.
+func (r rule) states(seen []fiveMinutes) []bool {
+	states := make([]bool, len(seen))
+	var points []bool // whether each period has reached the threshold
+	raised := false
+	for i := range seen {
+		if r.length > 0 && (i+1)%r.length == 0 {
+			var values []float64
+			for _, one := range seen[i+1-r.length : i+1] {
+				values = append(values, one[r.metric]...)
+			}
+			points = append(points, r.reaches(values))
+			reached := 0
+			for _, p := range points[max(0, len(points)-r.periods):] {
+				if p {
+					reached++
+				}
+			}
+			if r.missing == "breaching" {
+				reached += max(0, r.periods-len(points))
+			}
+			if len(values) > 0 || r.missing != "ignore" {
+				raised = reached >= r.reached
+			}
 		}
-		if expression != nil {
-			continue
-		}
-		stat := at(m, "MetricStat")
-		v, some, err := statistic(at(stat, "Metric"), at(stat, "Stat"), at(stat, "Period"), seen)
-		if err != nil {
-			return 0, false, err
-		}
-		value, has = value+sign*v, has && some
+		states[i] = raised
 	}
-	return value, has, nil
+	return states
+}
+
+func (r rule) reaches(values []float64) bool {
+	value := 0.0
+	switch {
+	case len(values) == 0:
+		return r.missing == "breaching"
+	case r.stat == "Maximum":
+		value = slices.Max(values)
+	case r.stat == "SampleCount":
+		value = float64(len(values))
+	default:
+		for _, v := range values {
+			value += v
+		}
+	}
+	return value < r.threshold && r.comparison == "LessThanThreshold" ||
+		value >= r.threshold && r.comparison == "GreaterThanOrEqualToThreshold"
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -36,6 +37,18 @@ func TestEventsOfEachSource(t *testing.T) {
 			require.Greater(t, want.retention, time.Duration(want.hours)*time.Hour)
 		})
 	}
+}
+
+// A failure queue is watched, and what Lambda cannot write to it.
+func TestEventsThatFailAreWatched(t *testing.T) {
+	got, _ := synth(t, func(s awscdk.Stack) {
+		with, without := worker(t, s, 0), infra.NewFunction(s, "Other", &infra.FunctionProps{Code: given(t)})
+		with.OnEvents(nil)
+		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Functions: []awslambda.Function{with, without}})
+	})
+	require.Equal(t, []string{"MonitoringOtherDuration", "MonitoringOtherErrors", "MonitoringOtherThrottles",
+		"MonitoringWorkerDuration", "MonitoringWorkerErrors", "MonitoringWorkerFailuresDepth", "MonitoringWorkerFailuresOld",
+		"MonitoringWorkerThrottles", "MonitoringWorkerUndelivered"}, namesOf(got, "AWS::CloudWatch::Alarm"))
 }
 
 func TestEventsOfNoSource(t *testing.T) {

@@ -210,6 +210,24 @@ resource "aws_iam_policy" "records_tenant_policy" {
   })
 }
 
+resource "aws_cloudwatch_metric_alarm" "records_transaction_conflicts" {
+  alarm_actions       = [var.alarm_topic]
+  alarm_description   = "100 writes in 5 minutes met a transaction on the same item, and again 5 minutes later: many calls write one key at once, and those whose time is up are refused. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#transactionconflicts"
+  alarm_name          = "${var.name}-records-transaction-conflicts"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  datapoints_to_alarm = 2
+  dimensions = {
+    TableName = aws_dynamodb_table.records.name
+  }
+  evaluation_periods = 3
+  metric_name        = "TransactionConflict"
+  namespace          = "AWS/DynamoDB"
+  period             = 300
+  statistic          = "Sum"
+  threshold          = 100
+  treat_missing_data = "notBreaching"
+}
+
 resource "aws_cloudwatch_metric_alarm" "records_write_throttles" {
   alarm_actions       = [var.alarm_topic]
   alarm_description   = "writes of records are throttled: calls fail closed; raise MaxWriteUnits, and look for one key that all callers use. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#writethrottles"

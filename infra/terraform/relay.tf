@@ -75,23 +75,6 @@ resource "aws_sqs_queue" "relay_failures" {
   }
 }
 
-resource "aws_cloudwatch_metric_alarm" "relay_failures_age" {
-  alarm_actions       = [var.alarm_topic]
-  alarm_description   = "messages that could not be handled are deleted within two days: redrive or save them. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#failuresage"
-  alarm_name          = "${var.name}-relay-failures-age"
-  comparison_operator = "GreaterThanOrEqualToThreshold"
-  dimensions = {
-    QueueName = aws_sqs_queue.relay_failures.name
-  }
-  evaluation_periods = 1
-  metric_name        = "ApproximateAgeOfOldestMessage"
-  namespace          = "AWS/SQS"
-  period             = 300
-  statistic          = "Maximum"
-  threshold          = 1036800
-  treat_missing_data = "notBreaching"
-}
-
 resource "aws_cloudwatch_metric_alarm" "relay_failures_depth" {
   alarm_actions       = [var.alarm_topic]
   alarm_description   = "messages could not be handled: see why, resolve their records, and redrive them. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#failuresdepth"
@@ -104,6 +87,24 @@ resource "aws_cloudwatch_metric_alarm" "relay_failures_depth" {
   metric_name        = "ApproximateNumberOfMessagesVisible"
   namespace          = "AWS/SQS"
   period             = 300
+  statistic          = "Maximum"
+  threshold          = 1
+  treat_missing_data = "notBreaching"
+}
+
+resource "aws_cloudwatch_metric_alarm" "relay_failures_old" {
+  alarm_actions       = [var.alarm_topic]
+  alarm_description   = "messages that could not be handled have been there for six days, and are deleted within eight, dead letters within four: redrive or save them. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#failuresold"
+  alarm_name          = "${var.name}-relay-failures-old"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  datapoints_to_alarm = 144
+  dimensions = {
+    QueueName = aws_sqs_queue.relay_failures.name
+  }
+  evaluation_periods = 168
+  metric_name        = "ApproximateNumberOfMessagesVisible"
+  namespace          = "AWS/SQS"
+  period             = 3600
   statistic          = "Maximum"
   threshold          = 1
   treat_missing_data = "notBreaching"
@@ -264,6 +265,24 @@ resource "aws_iam_role_policy" "relay_role_policy" {
   role = aws_iam_role.relay_role.name
 }
 
+resource "aws_cloudwatch_metric_alarm" "relay_stopped" {
+  alarm_actions       = [var.alarm_topic]
+  alarm_description   = "no sweep of the relay could look in 10 minutes: messages that the stream has missed, or that could not be sent at once, wait; look at the relay's log and its rule. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#stopped"
+  alarm_name          = "${var.name}-relay-stopped"
+  comparison_operator = "LessThanThreshold"
+  datapoints_to_alarm = 2
+  dimensions = {
+    service = aws_lambda_function.relay.function_name
+  }
+  evaluation_periods = 2
+  metric_name        = "outbox_oldest"
+  namespace          = "Idempotency"
+  period             = 300
+  statistic          = "SampleCount"
+  threshold          = 1
+  treat_missing_data = "breaching"
+}
+
 resource "aws_lambda_event_source_mapping" "relay_stream" {
   batch_size                     = 100
   bisect_batch_on_function_error = true
@@ -316,6 +335,23 @@ resource "aws_cloudwatch_metric_alarm" "relay_throttles" {
   }
   evaluation_periods = 1
   metric_name        = "Throttles"
+  namespace          = "AWS/Lambda"
+  period             = 300
+  statistic          = "Sum"
+  threshold          = 1
+  treat_missing_data = "notBreaching"
+}
+
+resource "aws_cloudwatch_metric_alarm" "relay_undelivered" {
+  alarm_actions       = [var.alarm_topic]
+  alarm_description   = "Lambda could not write to the failure queue, and what the function could not handle is not kept: look at the function's permission to send there, and at the queue's key. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#undelivered"
+  alarm_name          = "${var.name}-relay-undelivered"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  dimensions = {
+    FunctionName = aws_lambda_function.relay.function_name
+  }
+  evaluation_periods = 1
+  metric_name        = "DestinationDeliveryFailures"
   namespace          = "AWS/Lambda"
   period             = 300
   statistic          = "Sum"

@@ -84,23 +84,6 @@ resource "aws_sqs_queue" "sweeper_escalations" {
   }
 }
 
-resource "aws_cloudwatch_metric_alarm" "sweeper_escalations_age" {
-  alarm_actions       = [var.alarm_topic]
-  alarm_description   = "questions that were escalated leave the queue within two days: their records stay open, so resolve them or list them in the index. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#escalationsage"
-  alarm_name          = "${var.name}-sweeper-escalations-age"
-  comparison_operator = "GreaterThanOrEqualToThreshold"
-  dimensions = {
-    QueueName = aws_sqs_queue.sweeper_escalations.name
-  }
-  evaluation_periods = 1
-  metric_name        = "ApproximateAgeOfOldestMessage"
-  namespace          = "AWS/SQS"
-  period             = 300
-  statistic          = "Maximum"
-  threshold          = 1036800
-  treat_missing_data = "notBreaching"
-}
-
 resource "aws_cloudwatch_metric_alarm" "sweeper_escalations_depth" {
   alarm_actions       = [var.alarm_topic]
   alarm_description   = "the sweep has escalated questions: find out what became of them, and resolve their records. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#escalationsdepth"
@@ -113,6 +96,24 @@ resource "aws_cloudwatch_metric_alarm" "sweeper_escalations_depth" {
   metric_name        = "ApproximateNumberOfMessagesVisible"
   namespace          = "AWS/SQS"
   period             = 300
+  statistic          = "Maximum"
+  threshold          = 1
+  treat_missing_data = "notBreaching"
+}
+
+resource "aws_cloudwatch_metric_alarm" "sweeper_escalations_old" {
+  alarm_actions       = [var.alarm_topic]
+  alarm_description   = "questions that were escalated have been in the queue for six days, and leave it within eight: their records stay open, so resolve them or list them in the index. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#escalationsold"
+  alarm_name          = "${var.name}-sweeper-escalations-old"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  datapoints_to_alarm = 144
+  dimensions = {
+    QueueName = aws_sqs_queue.sweeper_escalations.name
+  }
+  evaluation_periods = 168
+  metric_name        = "ApproximateNumberOfMessagesVisible"
+  namespace          = "AWS/SQS"
+  period             = 3600
   statistic          = "Maximum"
   threshold          = 1
   treat_missing_data = "notBreaching"
@@ -276,49 +277,20 @@ resource "aws_cloudwatch_event_target" "sweeper_schedule_target" {
 
 resource "aws_cloudwatch_metric_alarm" "sweeper_stopped" {
   alarm_actions       = [var.alarm_topic]
-  alarm_description   = "no sweep has succeeded in 5m0s: operations whose process died stay in progress, and open questions are not asked; look at the sweeper's log and its rule. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#stopped"
+  alarm_description   = "no sweep could count the open questions in 10 minutes: operations whose process died stay in progress, and open questions are not asked; look at the sweeper's log and its rule. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#stopped"
   alarm_name          = "${var.name}-sweeper-stopped"
   comparison_operator = "LessThanThreshold"
-  evaluation_periods  = 1
-  threshold           = 1
-  treat_missing_data  = "breaching"
-
-  metric_query {
-    expression  = "invocations - errors"
-    id          = "expr_1"
-    label       = "successful sweeps"
-    return_data = true
+  datapoints_to_alarm = 2
+  dimensions = {
+    service = aws_lambda_function.sweeper.function_name
   }
-
-  metric_query {
-    id          = "errors"
-    return_data = false
-
-    metric {
-      dimensions = {
-        FunctionName = aws_lambda_function.sweeper.function_name
-      }
-      metric_name = "Errors"
-      namespace   = "AWS/Lambda"
-      period      = 300
-      stat        = "Sum"
-    }
-  }
-
-  metric_query {
-    id          = "invocations"
-    return_data = false
-
-    metric {
-      dimensions = {
-        FunctionName = aws_lambda_function.sweeper.function_name
-      }
-      metric_name = "Invocations"
-      namespace   = "AWS/Lambda"
-      period      = 300
-      stat        = "Sum"
-    }
-  }
+  evaluation_periods = 2
+  metric_name        = "oldest_open"
+  namespace          = "Idempotency"
+  period             = 300
+  statistic          = "SampleCount"
+  threshold          = 1
+  treat_missing_data = "breaching"
 }
 
 resource "aws_cloudwatch_metric_alarm" "sweeper_throttles" {

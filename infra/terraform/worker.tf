@@ -171,23 +171,6 @@ resource "aws_sqs_queue" "worker_queue_dead_letters" {
   }
 }
 
-resource "aws_cloudwatch_metric_alarm" "worker_queue_dead_letters_age" {
-  alarm_actions       = [var.alarm_topic]
-  alarm_description   = "messages that could not be handled are deleted within two days: redrive or save them. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#deadlettersage"
-  alarm_name          = "${var.name}-worker-queue-dead-letters-age"
-  comparison_operator = "GreaterThanOrEqualToThreshold"
-  dimensions = {
-    QueueName = aws_sqs_queue.worker_queue_dead_letters.name
-  }
-  evaluation_periods = 1
-  metric_name        = "ApproximateAgeOfOldestMessage"
-  namespace          = "AWS/SQS"
-  period             = 300
-  statistic          = "Maximum"
-  threshold          = 1036800
-  treat_missing_data = "notBreaching"
-}
-
 resource "aws_cloudwatch_metric_alarm" "worker_queue_dead_letters_depth" {
   alarm_actions       = [var.alarm_topic]
   alarm_description   = "messages could not be handled: see why, resolve their records, and redrive them. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#deadlettersdepth"
@@ -200,6 +183,24 @@ resource "aws_cloudwatch_metric_alarm" "worker_queue_dead_letters_depth" {
   metric_name        = "ApproximateNumberOfMessagesVisible"
   namespace          = "AWS/SQS"
   period             = 300
+  statistic          = "Maximum"
+  threshold          = 1
+  treat_missing_data = "notBreaching"
+}
+
+resource "aws_cloudwatch_metric_alarm" "worker_queue_dead_letters_old" {
+  alarm_actions       = [var.alarm_topic]
+  alarm_description   = "messages that could not be handled have been there for six days, and are deleted within eight, dead letters within four: redrive or save them. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#deadlettersold"
+  alarm_name          = "${var.name}-worker-queue-dead-letters-old"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  datapoints_to_alarm = 144
+  dimensions = {
+    QueueName = aws_sqs_queue.worker_queue_dead_letters.name
+  }
+  evaluation_periods = 168
+  metric_name        = "ApproximateNumberOfMessagesVisible"
+  namespace          = "AWS/SQS"
+  period             = 3600
   statistic          = "Maximum"
   threshold          = 1
   treat_missing_data = "notBreaching"

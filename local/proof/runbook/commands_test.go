@@ -48,7 +48,7 @@ var situations = map[string]situation{
 	"Escalated":          {5 * time.Hour, (*scene).escalated},
 	"NotStarted":         {2 * time.Hour, (*scene).notStarted},
 	"EscalationsDepth":   {5 * time.Hour, (*scene).inTheQueue},
-	"EscalationsAge":     {12 * day, (*scene).escalated},
+	"EscalationsOld":     {6 * day, (*scene).escalated},
 	"Stopped":            {10 * time.Minute, (*scene).died},
 	"OutcomeDropped":     {10 * time.Minute, (*scene).died},
 	"FailedOpen":         {10 * time.Minute, (*scene).completed},
@@ -64,6 +64,8 @@ var situations = map[string]situation{
 	"Errors":             {10 * time.Minute, (*scene).unknown},
 	"Duration":           {time.Minute, (*scene).died},
 	"FailedConditions":   {time.Minute, (*scene).died},
+
+	"TransactionConflicts": {time.Minute, (*scene).died},
 }
 
 // decided are the states that a block leaves; every other one leaves the record as it is.
