@@ -43,7 +43,8 @@ type MonitoringProps struct {
 	// relay and a sweeper always write theirs.
 	Metrics []awslambda.Function
 	Queues  []*Queue
-	// APIs are each an [*API], or an HTTP or REST API made or imported by CDK (IHttpApi, IRestApi).
+	// APIs are each an [*API], or an HTTP or REST API made or imported by CDK (IHttpApi, IRestApi). CloudWatch has
+	// the metrics of REST APIs by their names: give each REST API of an account and region its own.
 	APIs     []constructs.IConstruct
 	Relays   []*Relay
 	Sweepers []*Sweeper

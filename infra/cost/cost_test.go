@@ -21,7 +21,9 @@ func defaults(t *testing.T, args ...string) *settings {
 func TestReadmeHasTheTable(t *testing.T) {
 	page, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
-	require.Contains(t, string(page), table(defaults(t)), "run go run ./infra/cost and put its table into the page")
+	for _, table := range []string{table(defaults(t)), watchTable(defaults(t))} {
+		require.Contains(t, string(page), table, "run go run ./infra/cost and put its tables into the page")
+	}
 }
 
 // By hand, for the first row: 95 first executions and 5 replays of a hundred.
@@ -45,6 +47,14 @@ func TestPricesCount(t *testing.T) {
 	}
 }
 
+// By hand: 2 alarms, 3 and 5 metrics, and a dashboard.
+func TestWatchTable(t *testing.T) {
+	was := watchingText
+	t.Cleanup(func() { watchingText = was })
+	watchingText = []byte(`{"mine":{"Alarms":2,"Dashboards":1,"Sweeps":3,"Calls":5}}`)
+	require.Contains(t, watchTable(defaults(t, "-alarm=0.5", "-metric=2", "-dashboard=7")), "| mine | 2 | 3 | 5 | 1 | $24.00 |\n")
+}
+
 func TestMeasuredUnits(t *testing.T) {
 	all := ways()
 	require.Equal(t, 2, all[0].first.calls())
@@ -55,7 +65,7 @@ func TestMeasuredUnits(t *testing.T) {
 }
 
 func TestSettingsRefuse(t *testing.T) {
-	for _, arg := range []string{"-write=-1", "-read=NaN", "-storage=+Inf", "-replays=1.5",
+	for _, arg := range []string{"-write=-1", "-alarm=-1", "-metric=NaN", "-dashboard=-3", "-read=NaN", "-storage=+Inf", "-replays=1.5",
 		"-replays=NaN", "-retention=0s"} {
 		require.Error(t, defaults(t, arg).check(), arg)
 	}

@@ -1,11 +1,13 @@
 // Command cost prints what the table of records costs a month, compared with Powertools for
-// AWS Lambda. It uses the measured calls and capacity units of the paths of a call
-// (measured.json, which the tests write and compare).
+// AWS Lambda, and what watching the example's stacks costs. It uses the measured calls and capacity units of
+// the paths of a call, and the alarms and metrics of the stacks (measured.json and watching.json, which the
+// tests write and compare).
 //
 //	go run ./infra/cost [-replays 0.2] [-retention 168h] [-write 0.7125] …
 //
-// The defaults are the prices of us-east-1 for on-demand tables since 1 November 2024.
-// Check that they are current: https://aws.amazon.com/dynamodb/pricing/on-demand/.
+// The defaults are the prices of us-east-1, for on-demand tables since 1 November 2024.
+// Check that they are current: https://aws.amazon.com/dynamodb/pricing/on-demand/ and
+// https://aws.amazon.com/cloudwatch/pricing/.
 // The cost does not include a free tier, functions, APIs and queues.
 package main
 
@@ -14,14 +16,23 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
 
 //go:embed measured.json
 var measuredText []byte
+
+//go:embed watching.json
+var watchingText []byte
+
+// watching is what CloudWatch has of a stack: Sweeps are the metrics that are always written, Calls those of
+// functions while they are called.
+type watching struct{ Alarms, Dashboards, Sweeps, Calls int }
 
 // measured are the units of each path, and the size of a record in bytes.
 type measured struct {
@@ -46,8 +57,10 @@ type settings struct {
 	// write and read are dollars for a million units, storage and recovery dollars
 	// for a GB and month.
 	write, read, storage, recovery float64
-	replays                        float64
-	retention                      time.Duration
+	// alarm, metric and dashboard are dollars for one and a month.
+	alarm, metric, dashboard float64
+	replays                  float64
+	retention                time.Duration
 }
 
 func (s *settings) flags(set *flag.FlagSet) {
@@ -55,13 +68,16 @@ func (s *settings) flags(set *flag.FlagSet) {
 	set.Float64Var(&s.read, "read", 0.125, "dollars for a million read request units")
 	set.Float64Var(&s.storage, "storage", 0.25, "dollars for a GB of records a month")
 	set.Float64Var(&s.recovery, "recovery", 0.20, "dollars for a GB of point-in-time recovery a month; 0 without")
+	set.Float64Var(&s.alarm, "alarm", 0.10, "dollars for an alarm a month")
+	set.Float64Var(&s.metric, "metric", 0.30, "dollars for a custom metric a month")
+	set.Float64Var(&s.dashboard, "dashboard", 3, "dollars for a dashboard a month")
 	set.Float64Var(&s.replays, "replays", 0.05, "share of the operations that are replays, 0 to 1")
 	set.DurationVar(&s.retention, "retention", 24*time.Hour, "how long a record is kept")
 }
 
 func (s *settings) check() error {
 	for name, v := range map[string]float64{"write": s.write, "read": s.read, "storage": s.storage,
-		"recovery": s.recovery} {
+		"recovery": s.recovery, "alarm": s.alarm, "metric": s.metric, "dashboard": s.dashboard} {
 		if v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Errorf("-%s is %v: use a price in dollars", name, v)
 		}
@@ -151,6 +167,23 @@ func table(s *settings) string {
 	return b.String()
 }
 
+// watchTable in Markdown.
+func watchTable(s *settings) string {
+	var stacks map[string]watching
+	if err := json.Unmarshal(watchingText, &stacks); err != nil {
+		panic(err) // which is embedded
+	}
+	var b strings.Builder
+	b.WriteString("| stack | alarms | metrics of its sweeps | metrics of its functions, if they are called in each hour | " +
+		"dashboard | a month |\n|---|---|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(stacks)) {
+		w := stacks[name]
+		sum := float64(w.Alarms)*s.alarm + float64(w.Sweeps+w.Calls)*s.metric + float64(w.Dashboards)*s.dashboard
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | $%s |\n", name, w.Alarms, w.Sweeps, w.Calls, w.Dashboards, dollars(sum))
+	}
+	return b.String()
+}
+
 // dollars with two decimals, from a thousand on without and with commas.
 func dollars(v float64) string {
 	if v < 1000 {
@@ -171,8 +204,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "cost:", err)
 		os.Exit(1)
 	}
-	fmt.Print(table(s))
+	fmt.Print(table(s), "\n", watchTable(s))
 	fmt.Printf("\nwith %g %% replays, records kept %v; $%g and $%g for a million write and read units, $%g and $%g "+
-		"for a GB of storage and of recovery a month\n",
-		s.replays*100, s.retention, s.write, s.read, s.storage, s.recovery)
+		"for a GB of storage and of recovery a month; $%g, $%g and $%g for an alarm, a metric and a dashboard a month\n",
+		s.replays*100, s.retention, s.write, s.read, s.storage, s.recovery, s.alarm, s.metric, s.dashboard)
 }
