@@ -134,7 +134,7 @@ func TestConstructs(t *testing.T) {
 
 			// The code of charge uses idemlambda.RESTAPI, and its tenant is a claim of the token.
 			rest := awsapigateway.NewLambdaRestApi(stack, jsii.String("REST"), &awsapigateway.LambdaRestApiProps{
-				Handler: charge, Proxy: jsii.Bool(false),
+				Handler: charge, Proxy: jsii.Bool(false), CloudWatchRole: jsii.Bool(false),
 				DefaultMethodOptions: &awsapigateway.MethodOptions{
 					Authorizer: awsapigateway.NewCognitoUserPoolsAuthorizer(stack, jsii.String("Tokens"),
 						&awsapigateway.CognitoUserPoolsAuthorizerProps{CognitoUserPools: &[]awscognito.IUserPool{customers}}),
