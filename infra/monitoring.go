@@ -120,8 +120,8 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 func (m *Monitoring) setThresholds(own map[string]float64) {
 	m.thresholds = map[string]float64{}
 	for _, w := range []watched{watchedAPI, watchedInvocations, watchedEngine, watchedQueue, watchedConsumer,
-		watchedDeadLetters, watchedFailures, watchedDestination, watchedEscalations, watchedStream, watchedOutbox, watchedQuestions,
-		watchedTable, watchedIndex} {
+		watchedDeadLetters, watchedFailures, watchedDestination, watchedEscalations, watchedStream,
+		watchedOutbox, watchedQuestions, watchedTable, watchedIndex} {
 		for _, a := range w.alarms {
 			if !a.of.below {
 				m.thresholds[a.kind] = a.threshold

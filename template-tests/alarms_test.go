@@ -91,9 +91,10 @@ func queueIsWatched(queue, consumer string) []watched {
 
 // peopleAreTold at once of what is in a queue, and again in time if it stays there.
 func peopleAreTold(alarm, queue string) []watched {
+	in := queues(queue, visible)
 	return []watched{
-		{alarm: alarm + "Depth", metric: queues(queue, visible), limit: 1, largest: true},
-		{alarm: alarm + "Old", metric: queues(queue, visible), limit: 1, largest: true, reached: 144, periods: 168, length: 12},
+		{alarm: alarm + "Depth", metric: in, limit: 1, largest: true},
+		{alarm: alarm + "Old", metric: in, limit: 1, largest: true, reached: 144, periods: 168, length: 12},
 	}
 }
 
@@ -241,7 +242,8 @@ func ruleOf(alarm any) (rule, error) {
 		stat:      fmt.Sprint(at(alarm, "Statistic")),
 		threshold: number("Threshold"), comparison: fmt.Sprint(at(alarm, "ComparisonOperator")),
 		missing: fmt.Sprint(at(alarm, "TreatMissingData")),
-		length:  int(number("Period")) / 300, periods: int(number("EvaluationPeriods")), reached: int(number("DatapointsToAlarm")),
+		length:  int(number("Period")) / 300,
+		periods: int(number("EvaluationPeriods")), reached: int(number("DatapointsToAlarm")),
 	}
 	if r.reached == 0 {
 		r.reached = r.periods

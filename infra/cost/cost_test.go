@@ -52,7 +52,8 @@ func TestWatchTable(t *testing.T) {
 	was := watchingText
 	t.Cleanup(func() { watchingText = was })
 	watchingText = []byte(`{"mine":{"Alarms":2,"Dashboards":1,"Sweeps":3,"Calls":5}}`)
-	require.Contains(t, watchTable(defaults(t, "-alarm=0.5", "-metric=2", "-dashboard=7")), "| mine | 2 | 3 | 5 | 1 | $24.00 |\n")
+	require.Contains(t, watchTable(defaults(t, "-alarm=0.5", "-metric=2", "-dashboard=7")),
+		"| mine | 2 | 3 | 5 | 1 | $24.00 |\n")
 }
 
 func TestMeasuredUnits(t *testing.T) {
@@ -65,7 +66,8 @@ func TestMeasuredUnits(t *testing.T) {
 }
 
 func TestSettingsRefuse(t *testing.T) {
-	for _, arg := range []string{"-write=-1", "-alarm=-1", "-metric=NaN", "-dashboard=-3", "-read=NaN", "-storage=+Inf", "-replays=1.5",
+	for _, arg := range []string{"-write=-1", "-alarm=-1", "-metric=NaN", "-dashboard=-3", "-read=NaN",
+		"-storage=+Inf", "-replays=1.5",
 		"-replays=NaN", "-retention=0s"} {
 		require.Error(t, defaults(t, arg).check(), arg)
 	}

@@ -174,8 +174,8 @@ func watchTable(s *settings) string {
 		panic(err) // which is embedded
 	}
 	var b strings.Builder
-	b.WriteString("| stack | alarms | metrics of its sweeps | metrics of its functions, if they are called in each hour | " +
-		"dashboard | a month |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| stack | alarms | metrics of its sweeps | metrics of its functions, if they are called in each " +
+		"hour | dashboard | a month |\n|---|---|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(stacks)) {
 		w := stacks[name]
 		sum := float64(w.Alarms)*s.alarm + float64(w.Sweeps+w.Calls)*s.metric + float64(w.Dashboards)*s.dashboard
