@@ -84,8 +84,9 @@ func (r *Relay) load(ctx context.Context, p *plan, refs []Ref) (err error) {
 	return r.loadHeld(ctx, p, lanes, before, memory)
 }
 
-// loadHeld reads what the sweep was left of the lanes, and those of the other messages that the plan
-// does not know. It reads as many as fit into size bytes; the lanes of the others wait for them.
+// loadHeld reads what the sweep was left of the lanes, with what goes before that, and those of the other
+// messages that the plan does not know. It reads as many as fit into size bytes; the lanes of the others wait for
+// them.
 func (r *Relay) loadHeld(ctx context.Context, p *plan, lanes []Lane, refs []Ref, size int) (err error) {
 	lanes = distinct(lanes)
 	if len(lanes) > 0 {
@@ -100,7 +101,8 @@ func (r *Relay) loadHeld(ctx context.Context, p *plan, lanes []Lane, refs []Ref,
 			}
 		}
 	}
-	refs = slices.DeleteFunc(distinct(refs), func(ref Ref) bool { return p.found[ref] != nil })
+	known := func(ref Ref) bool { return p.found[ref] != nil }
+	refs = slices.DeleteFunc(distinct(refs), known)
 	for len(refs) > 0 && size > 0 {
 		more, n, err := r.store.Load(ctx, refs, size)
 		if err != nil {
@@ -113,7 +115,13 @@ func (r *Relay) loadHeld(ctx context.Context, p *plan, lanes []Lane, refs []Ref,
 				e.Body, e.Attributes = nil, nil // it is not sent
 			}
 		}
-		refs = refs[n:]
+		for _, ref := range refs[:n] {
+			// A message may have been left to the sweep without those of its record that go before it.
+			if e := more[ref]; e != nil && e.pending() {
+				refs = append(refs, e.before()...)
+			}
+		}
+		refs = slices.DeleteFunc(distinct(refs[n:]), known)
 	}
 	for _, ref := range refs {
 		p.unread[ref] = true

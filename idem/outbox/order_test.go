@@ -357,3 +357,31 @@ func TestPassesShareTheMemory(t *testing.T) {
 		require.Greater(t, s.largest, 6<<20)
 	})
 }
+
+// A batch ends between the messages of a record, and those that go before its last one do not fit into the memory:
+// whoever finds that one left to the sweep finds them too.
+func TestOrderWhereWhatGoesFirstWasNotRead(t *testing.T) {
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+		var batch []outbox.Ref
+		for n := range 70 { // large messages that go first, 17 MB of them
+			record := fmt.Sprintf("x%02d", n)
+			s.all[s.put(record, 0, record)].Body = make([]byte, 250<<10)
+			batch = append(batch, s.put(record, 1, record))
+		}
+		first, second, third := s.put("a", 0, "k"), s.put("a", 1, "k"), s.put("a", 2, "k")
+		deliver(t, r, append(batch, third)...)
+		require.Equal(t, outbox.Retrying, s.get(third).State, "left to the sweep")
+		require.Equal(t, outbox.New, s.get(first).State)
+		time.Sleep(time.Second)
+		deliver(t, r, first)
+		deliver(t, r, second)
+		sweep(t, r)
+		var got []string
+		for _, m := range p.sent {
+			if m.OrderingKey == "k" {
+				got = append(got, string(m.Body))
+			}
+		}
+		require.Equal(t, []string{"a/0", "a/1", "a/2"}, got)
+	})
+}
