@@ -76,8 +76,8 @@ func (s *sweep) room() time.Duration {
 	return min(s.asking, time.Until(s.end))
 }
 
-// maxUnlisted is how many shards in a row may fail until the store counts as down. A single
-// one may have met a throttled partition.
+// maxUnlisted is how many shards may fail until the store counts as down, if no other one has answered: single
+// ones may have met a throttled partition.
 const maxUnlisted = 3
 
 // share is the context of one call of the store: a shard or a record that it throttles must
@@ -102,16 +102,19 @@ func (s *sweep) list(ctx context.Context) error {
 		l.next[i].shard = (first + i) % protocol.Shards
 	}
 	for len(l.next) > 0 {
-		pages := s.pages(ctx, l)
-		for i, more := 0, true; more; i++ {
-			more = false
-			for _, ids := range pages {
-				if i < len(ids) {
-					s.enqueue(ids[i])
-					more = true
-				}
-			}
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			s.pages(ctx, l)
+		}()
+		// The workers move records between shards. So all shards are read first, but for one that is throttled.
+		select {
+		case <-read:
+		case <-time.After(leastCall):
+			s.work(l)
+			<-read
 		}
+		s.work(l)
 		if l.down || ctx.Err() != nil {
 			s.count(func(r *Report) { r.More = r.More || len(l.next) > 0 })
 			break
@@ -125,8 +128,10 @@ type listing struct {
 	next []place // of the shards that it has not read to the end
 
 	mu       sync.Mutex
-	unlisted int  // calls in a row that failed
-	down     bool // so many that no other one is made
+	pages    [][]string // of ids that the workers do not have
+	answered bool       // a call has succeeded
+	unlisted int        // calls that failed
+	down     bool       // so many, and no other call, that no further one is made
 	failed   error
 }
 
@@ -136,14 +141,30 @@ type place struct {
 	page  string
 }
 
+// work leaves what was read to the workers, in turns.
+func (s *sweep) work(l *listing) {
+	l.mu.Lock()
+	pages := l.pages
+	l.pages = nil
+	l.mu.Unlock()
+	for i, more := 0, true; more; i++ {
+		more = false
+		for _, ids := range pages {
+			if i < len(ids) {
+				s.enqueue(ids[i])
+				more = true
+			}
+		}
+	}
+}
+
 // pages reads the next page of each shard that has one, side by side.
-func (s *sweep) pages(ctx context.Context, l *listing) [][]string {
+func (s *sweep) pages(ctx context.Context, l *listing) {
 	turn := l.next
 	l.next = nil
-	pages := make([][]string, len(turn))
 	var g errgroup.Group
 	g.SetLimit(readers)
-	for i, at := range turn {
+	for _, at := range turn {
 		g.Go(func() error {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -156,8 +177,9 @@ func (s *sweep) pages(ctx context.Context, l *listing) [][]string {
 			l.mu.Lock()
 			switch {
 			case err == nil:
-				l.unlisted = 0
-				if pages[i] = page.IDs; page.Next != "" {
+				l.answered = true
+				l.pages = append(l.pages, page.IDs)
+				if page.Next != "" {
 					l.next = append(l.next, place{at.shard, page.Next})
 				}
 			case ctx.Err() != nil:
@@ -169,13 +191,12 @@ func (s *sweep) pages(ctx context.Context, l *listing) [][]string {
 					}
 				})
 				l.unlisted++
-				l.down = l.down || l.unlisted == maxUnlisted
+				l.down = !l.answered && l.unlisted >= maxUnlisted
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // no error
-	return pages
 }
 
 func (s *sweep) due(ctx context.Context, at place) (protocol.DuePage, error) {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,6 +134,48 @@ func shardAs(t *testing.T, id string, state idem.State) int {
 	}
 	require.Fail(t, "it is in no shard")
 	return 0
+}
+
+// throttled is a store with shards that answer no query.
+type throttled struct {
+	reconcile.Store
+	shards []int
+	first  time.Time // when the first record was read
+}
+
+func (s *throttled) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
+	if slices.Contains(s.shards, q.Shard) {
+		<-ctx.Done()
+		return protocol.DuePage{}, &idem.StoreError{Op: "Due", Err: ctx.Err()}
+	}
+	return s.Store.Due(ctx, q)
+}
+
+func (s *throttled) Get(ctx context.Context, id string) (*idem.Record, error) {
+	if s.first.IsZero() {
+		s.first = time.Now()
+	}
+	return s.Store.Get(ctx, id)
+}
+
+// Throttled shards fail late, one after the other. The others are read to their ends, and handled meanwhile.
+func TestThrottledShardsDoNotHoldUpTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		keysOf(t, r, 600) // three pages
+		r.lapse()
+		store := &throttled{Store: r.Faults, shards: []int{20, 35, 50}}
+		s, err := reconcile.NewSweeper(r.over(store), &reconcile.SweepOptions{Concurrency: 1})
+		require.NoError(t, err)
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		report, err := s.Sweep(ctx)
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.Equal(t, 600+claims-1-len(store.shards), report.Listed)
+		require.False(t, report.More)
+		require.LessOrEqual(t, store.first.Sub(begun), time.Second)
+	})
 }
 
 // A shard with very much that is due takes turns with the others.
