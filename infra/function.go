@@ -67,7 +67,8 @@ type FunctionProps struct {
 
 	// ReservedConcurrency is how many invocations at once are kept for the function, and the most that it
 	// gets. The account's other functions share the rest: so a busy function cannot throttle a relay or a
-	// sweeper that has some of its own. Zero means that it shares, too.
+	// sweeper that has some of its own. A queue's consumer needs as much as the queue's MaxConcurrency. Zero
+	// means that it shares, too.
 	ReservedConcurrency int
 
 	// LogRetention of the function's log group. Empty means a month.
@@ -90,6 +91,7 @@ type Function struct {
 	Logs awslogs.LogGroup
 
 	failures awssqs.IQueue // of events; nil if it is not invoked asynchronously
+	reserved int           // concurrency
 }
 
 // NewFunction returns a function. A package is built at synth time by the go
@@ -101,7 +103,7 @@ func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *F
 	p := valueOf(props)
 	found := p.setDefaults()
 	code, folder := p.code(scope, id, &found)
-	f := &Function{}
+	f := &Function{reserved: p.ReservedConcurrency}
 	f.Logs = awslogs.NewLogGroup(scope, jsii.String(id+"Logs"), &awslogs.LogGroupProps{Retention: p.LogRetention})
 	role := awsiam.NewRole(scope, jsii.String(id+"Role"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),

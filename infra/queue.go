@@ -143,6 +143,11 @@ func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function
 			"each queue a function", *consumer.Node().Path())
 		return q
 	}
+	if f, ok := consumer.(*Function); ok && f.reserved > 0 && (p.MaxConcurrency == 0 || p.MaxConcurrency > f.reserved) {
+		refuse(q.Queue, "the ReservedConcurrency of its consumer is %d, and messages that Lambda receives beyond it spend "+
+			"receives without an attempt, until they are dead letters: set MaxConcurrency to at most that, from 2 on",
+			f.reserved)
+	}
 	q.feed(consumer, &p)
 	return q
 }
@@ -167,7 +172,9 @@ func (p *QueueProps) queue(name string) *awssqs.QueueProps {
 // when its stack is deleted.
 func (p *QueueProps) kept(scope constructs.Construct, id string) awssqs.Queue {
 	in := p.queue("")
-	in.RetentionPeriod, in.RemovalPolicy = duration(maxMessageRetention), awscdk.RemovalPolicy_RETAIN
+	in.RetentionPeriod = duration(maxMessageRetention)
+	// A creation that fails leaves none behind.
+	in.RemovalPolicy = awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE
 	return awssqs.NewQueue(scope, &id, in)
 }
 

@@ -78,6 +78,14 @@ func TestQueueChecks(t *testing.T) {
 		"negative receives": refuses(declared(func(p *infra.QueueProps) { p.MaxReceives = -1 }), "MaxReceives is -1"),
 		"lone concurrency": refuses(declared(func(p *infra.QueueProps) { p.MaxConcurrency = 1 }),
 			"MaxConcurrency is 1: use 2 to 1000"),
+		"more at once than are reserved": refuses(func(s awscdk.Stack) {
+			f := infra.NewFunction(s, "Worker", &infra.FunctionProps{Code: given(t), ReservedConcurrency: 5})
+			infra.NewQueue(s, "Orders", f, &infra.QueueProps{Repeat: infra.Repeatable, MaxConcurrency: 6})
+		}, "ReservedConcurrency of its consumer is 5", "set MaxConcurrency to at most that"),
+		"a reserved few, and no bound": refuses(func(s awscdk.Stack) {
+			f := infra.NewFunction(s, "Worker", &infra.FunctionProps{Code: given(t), ReservedConcurrency: 5})
+			infra.NewQueue(s, "Orders", f, &infra.QueueProps{Repeat: infra.Repeatable})
+		}, "ReservedConcurrency of its consumer is 5"),
 		"large batch": refuses(declared(func(p *infra.QueueProps) { p.BatchSize = 11 }),
 			"BatchSize is 11 without a BatchWindow"),
 		"long window": refuses(declared(func(p *infra.QueueProps) { p.BatchWindow = 301 * time.Second }),

@@ -46,7 +46,7 @@ func sameInTerraform(t *testing.T, tt template, files map[string]string) {
 		delete(properties, "Code")
 		delete(properties, "PolicyName")
 		wanted := append(tt.referring(values(substituted(properties))), only[kind].terraform...)
-		if kind == "AWS::SQS::Queue" && r["DeletionPolicy"] == "Retain" {
+		if kind == "AWS::SQS::Queue" && r["DeletionPolicy"] == "RetainExceptOnCreate" {
 			wanted = append(wanted, "true") // prevent_destroy
 		}
 		switch kind {

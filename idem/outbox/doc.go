@@ -43,10 +43,10 @@
 //
 // # Memory
 //
-// A relay reads at most 16 MiB of messages ahead, whatever their number, their sizes and the number of
-// destinations. 256 MB are enough for its function. Destinations share this in a sweep: with more
-// destinations and larger messages each reads fewer at a time. If more waits for the ordering keys in
-// the stream's batch, the rest is left to the sweep, in its order.
+// With a batch of the stream a relay reads at most 16 MiB of messages that go before those of the batch. If more
+// waits, the rest is left to the sweep, in its order. In a sweep the destinations share 16 MiB, and as much again for
+// what goes before: with more destinations and larger messages each reads fewer at a time, and at least one. 256 MB
+// are enough for its function.
 //
 // # When the relay ends in between
 //

@@ -155,7 +155,7 @@ type Report struct {
 	// Missed messages were sent by a sweep, older than [Options.Grace], and had not been tried
 	// before: the stream did not deliver them in time, or left them because their destination was
 	// down or slow. If destinations work and sweeps find such messages again and again, the stream's
-	// deliveries have stopped. A message counts once, when its destination accepts it.
+	// deliveries have stopped. A message counts if its destination accepts it at its first try, and not later.
 	Missed int `json:"missed,omitempty"`
 	// OldestAt is when the oldest message was committed that a sweep found waiting, whether it
 	// has sent it or not. Zero if it found none, and of a delivery. Where a destination is

@@ -89,7 +89,7 @@ const (
 
 // What a sweep of an outbox relay says once each time, under the service alone. A message is missed
 // if the stream did not deliver it in time, or left it to the sweep because its destination was down or
-// slow. It counts once its destination accepts it.
+// slow. It counts if its destination accepts it at its first try.
 const (
 	MetricOutboxMissed = "outbox_missed" // messages sent that the stream has missed; 0 if none
 	MetricOutboxOldest = "outbox_oldest" // the oldest waiting message's age in seconds; 0 if none waits

@@ -213,7 +213,8 @@ const OutboxItemVersion = 1
 // this version can change it.
 const RecordVersion = 1
 
-// MaxSweepConcurrency bounds EnvSweepConcurrency: a function has 1,024 files and connections.
+// MaxSweepConcurrency bounds EnvSweepConcurrency: a function has 1,024 files and connections, and each record that is
+// handled takes one to the table and one to its provider. With several providers, each of which has as many, use less.
 const MaxSweepConcurrency = 256
 
 // Environment variables of a function.

@@ -18,8 +18,8 @@ func SAM(t Template) string {
 	all := map[string]any{}
 	for id, r := range resources {
 		out := map[string]any{"Type": r.kind, "Properties": r.properties}
-		if r.retained {
-			out["DeletionPolicy"], out["UpdateReplacePolicy"] = "Retain", "Retain"
+		if r.retained() {
+			out["DeletionPolicy"], out["UpdateReplacePolicy"] = r.deletion, "Retain"
 		}
 		if len(r.dependsOn) > 0 {
 			out["DependsOn"] = r.dependsOn

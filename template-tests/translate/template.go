@@ -68,9 +68,12 @@ func function(v map[string]any) (t text, ok bool) {
 type resource struct {
 	kind       string
 	properties map[string]any
-	retained   bool
+	deletion   any // what becomes of it when the stack is deleted
 	dependsOn  []any
 }
+
+// retained reports whether it outlives its stack.
+func (r resource) retained() bool { return r.deletion != nil && r.deletion != "Delete" }
 
 // read returns the resources by id, and the parameters and outputs.
 func read(t Template) (resources map[string]resource, parameters, outputs map[string]any) {
@@ -81,7 +84,7 @@ func read(t Template) (resources map[string]resource, parameters, outputs map[st
 	in, _ := all["Resources"].(map[string]any)
 	for id, raw := range in {
 		members := raw.(map[string]any)
-		r := resource{kind: members["Type"].(string), retained: members["DeletionPolicy"] == "Retain"}
+		r := resource{kind: members["Type"].(string), deletion: members["DeletionPolicy"]}
 		r.properties, _ = members["Properties"].(map[string]any)
 		r.dependsOn, _ = members["DependsOn"].([]any)
 		// A reference is a dependency too.

@@ -107,7 +107,7 @@ func (m *module) resource(id string, r resource) {
 	for path, e := range k.further {
 		b.put(path, expression(e))
 	}
-	if r.retained {
+	if r.retained() {
 		b.put(k.retained, true)
 	}
 	if len(r.dependsOn) > 0 {
