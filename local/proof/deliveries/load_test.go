@@ -64,7 +64,13 @@ func newLoad(t *testing.T, count, receives int, repeat idem.Repeat, fifo bool) *
 	if repeat == idem.Repeatable {
 		repeatable = "ORDERS_REPEATABLE=1"
 	}
-	l.setup = newSetupOn(t, rig.StreamTable(t), runtime.Function{MaxInstances: instances}, anyFate, repeatable)
+	fate := func(n, run int) string {
+		if n == count {
+			return "hang"
+		}
+		return anyFate(n, run)
+	}
+	l.setup = newSetupOn(t, rig.StreamTable(t), runtime.Function{MaxInstances: instances}, fate, repeatable)
 	return l
 }
 
@@ -151,24 +157,37 @@ func (l *load) send(part []sending) {
 	require.Empty(l.t, out.Failed)
 }
 
-// run sends everything while instances are killed, and returns when the queue is
-// empty.
-func (l *load) run(odds int) {
+// deliver sends the messages, and returns when the queue is empty.
+func (l *load) deliver(all []sending) {
 	t := l.t
-	l.killOneIn(odds)
 	poller, err := queuepoller.Start(t.Context(), l.queue.Client, l.queue.URL, l.pool, &queuepoller.Options{
 		MaxConcurrency: instances, FunctionTimeout: timeout,
 		Delivered: l.note, Trouble: func(err error) { t.Log(err) },
 	})
 	require.NoError(t, err)
 	defer poller.Close()
-	l.sent = l.plan()
-	for from := 0; from < len(l.sent); from += 10 {
-		l.send(l.sent[from:min(from+10, len(l.sent))])
+	for from := 0; from < len(all); from += 10 {
+		l.send(all[from:min(from+10, len(all))])
 	}
+	l.sent = append(l.sent, all...)
 	require.Eventually(t, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 }, 20*time.Minute,
 		50*time.Millisecond, "the queue gets empty")
-	poller.Close()
+}
+
+// hang delivers one message more, without kills, until its handler has run: into its time-out.
+func (l *load) hang() {
+	n := l.count
+	l.count++
+	for c := 0; len(l.recorder.Of(n)) == 0; c++ {
+		l.deliver([]sending{{n, c}})
+	}
+}
+
+// run delivers everything while instances are killed.
+func (l *load) run(odds int) {
+	t := l.t
+	l.killOneIn(odds)
+	l.deliver(l.plan())
 	l.network.Calm()
 	t.Logf("%d messages sent %d times; runs of the handler %v, kills %v", l.count, len(l.sent),
 		l.recorder.Fates(), l.kills.Count())
