@@ -51,13 +51,14 @@ func (s *AdminStore) Due(ctx context.Context, d protocol.DueQuery) (protocol.Due
 		return protocol.DuePage{}, fmt.Errorf("dynamostore: Due: there is no shard %d", d.Shard)
 	}
 	name := shardName(uint32(d.Shard))
-	from, err := parseCursor(name, d.Page, 0, millis(d.Until))
+	until := decimal(millis(d.Until))
+	from, err := parseCursor(name, d.Page, "0", until)
 	if err != nil {
 		return protocol.DuePage{}, err
 	}
 	k := s.retry.begin(ctx, "Due")
 	defer k.end()
-	out, err := s.queryIndex(k, s.client, name, 0, millis(d.Until), from, d.Limit)
+	out, err := s.queryIndex(k, s.client, name, "0", until, from, d.Limit)
 	if err != nil {
 		return protocol.DuePage{}, err
 	}

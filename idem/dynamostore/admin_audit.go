@@ -117,13 +117,13 @@ func (s *AdminStore) AuditBetween(ctx context.Context, shard int, from, to time.
 		return protocol.AuditPage{}, nil // which a Query refuses
 	}
 	name := schema.AuditShard + shardName(uint32(shard))
-	start, err := parseCursor(name, page, since, until)
+	start, err := parseCursor(name, page, decimal(since), decimal(until))
 	if err != nil {
 		return protocol.AuditPage{}, err
 	}
 	k := s.retry.begin(ctx, "AuditBetween")
 	defer k.end()
-	out, err := s.queryIndex(k, s.client, name, since, until, start, maxBatchGet)
+	out, err := s.queryIndex(k, s.client, name, decimal(since), decimal(until), start, maxBatchGet)
 	if err != nil || len(out.Items) == 0 {
 		return protocol.AuditPage{}, err
 	}

@@ -21,7 +21,7 @@ func (s *AdminStore) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Au
 	u := newUpdate("SET in_state = :state, open_shard = :open_shard, open_due = :at REMOVE tries, reason, dead_at", 5, 2)
 	u.str(":state", schema.OutboxNew)
 	u.str(":open_shard", outboxShard(schema.OutboxShard, e.ID, &e.Message))
-	u.item[":at"] = openDue(e.Created, e.Number)
+	u.item[":at"] = livePlace(e.Destination, e.Created, e.Number)
 	u.num(":created", millis(e.Created))
 	u.str(":dead", schema.OutboxDead)
 	u.num(":tries", int64(e.Tries))

@@ -61,11 +61,8 @@ const (
 		"steps.#step.not_executed=:true)"
 )
 
-// Entries of the index.
-const (
-	dueUntil   = "open_shard=:open_shard AND open_due<=:until"
-	dueBetween = "open_shard=:open_shard AND open_due BETWEEN :since AND :until"
-)
+// dueBetween is for entries of the index.
+const dueBetween = "open_shard=:open_shard AND open_due BETWEEN :since AND :until"
 
 // Conditions on outbox messages.
 const (

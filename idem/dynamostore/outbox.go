@@ -5,8 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,54 +92,75 @@ func (b *Outbox) load(k *call, refs []outbox.Ref, size int) (map[outbox.Ref]*out
 }
 
 // Waiting implements [outbox.Store]: a Query on the index.
-func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time,
+func (b *Outbox) Waiting(ctx context.Context, shard int, destination string, before time.Time,
 	cursor string) ([]outbox.Ref, string, error) {
-	if shard < 0 || shard >= schema.OutboxShardCount {
-		return nil, "", fmt.Errorf("dynamostore: Waiting: there is no shard %d", shard)
+	name, err := outboxShardName("Waiting", schema.OutboxShard, shard)
+	if err != nil {
+		return nil, "", err
 	}
 	k := b.retry.begin(ctx, "Waiting")
 	defer k.end()
-	// The cursor begins with the part that the page is in.
-	name := shardName(uint32(shard))
-	if rest, ok := strings.CutPrefix(cursor, heldPart); ok || cursor == "" {
-		refs, next, err := b.list(k, schema.HeldShard+name, maxMillis, rest)
-		if err != nil || next != "" {
-			return refs, heldPart + next, err
-		}
-		if len(refs) > 0 {
-			return refs, newPart, nil
-		}
-		cursor = newPart
-	}
-	rest, ok := strings.CutPrefix(cursor, newPart)
-	if !ok {
-		return nil, "", noCursor(cursor)
-	}
-	refs, next, err := b.list(k, schema.OutboxShard+name, millis(before), rest)
-	if next != "" {
-		next = newPart + next
-	}
-	return refs, next, err
+	d := destinationHash(destination)
+	return b.list(k, name, firstPlace(d), lastPlace(d, notHeld, millis(before)), cursor)
 }
 
-// Parts of what waits in a shard, in cursors: what was left to the sweep, and all
-// else.
-const (
-	heldPart = "held."
-	newPart  = "new."
-)
-
-// Held implements [outbox.Store]: a Query on the index for each of the lanes' shards
-// (16 at most), which reads the places of all that was left to the sweep in it.
-func (b *Outbox) Held(ctx context.Context, lanes []outbox.Lane) (map[outbox.Lane][]outbox.Ref, error) {
-	shards := map[string]map[string][]outbox.Lane{} // by the lane's hash
-	for _, l := range lanes {
-		shard := outboxShard(schema.HeldShard, "", &outbox.Message{Destination: l.Destination, OrderingKey: l.OrderingKey})
-		if shards[shard] == nil {
-			shards[shard] = map[string][]outbox.Lane{}
+// Strays implements [outbox.Store]: a Query on the index, and another one for each of the destinations
+// for which something waits in the shard.
+func (b *Outbox) Strays(ctx context.Context, shard int, destinations []string, before time.Time,
+	cursor string) (refs []outbox.Ref, next string, err error) {
+	name, err := outboxShardName("Strays", schema.OutboxShard, shard)
+	if err != nil {
+		return nil, "", err
+	}
+	until := behind("999999")
+	from, err := parseCursor(name, cursor, "0", until)
+	if err != nil {
+		return nil, "", err
+	}
+	known := map[string]bool{}
+	for _, d := range destinations {
+		known[destinationHash(d)] = true
+	}
+	k := b.retry.begin(ctx, "Strays")
+	defer k.end()
+	for since := "0"; ; from = nil {
+		out, err := b.queryIndex(k, b.client, name, since, until, from, maxBatchGet)
+		if err != nil {
+			return nil, "", err
 		}
-		h := laneHash(l)
-		shards[shard][h] = append(shards[shard][h], l)
+		next := out.LastEvaluatedKey
+		since = ""
+		for i, it := range out.Items {
+			at := placeOf(it)
+			if known[at.destination] {
+				since = behind(at.destination)
+				if i > 0 {
+					next = out.Items[i-1]
+				}
+				break
+			}
+			if at.lane != notHeld || at.millis <= millis(before) {
+				refs = append(refs, messageRef(it))
+			}
+		}
+		if since == "" || len(refs) > 0 {
+			return refs, formatCursor(next), nil
+		}
+	}
+}
+
+// Held implements [outbox.Store]: a Query on the index for each destination in each of the lanes' shards,
+// and another one for each lane where more was left to the sweep than fits into a page.
+func (b *Outbox) Held(ctx context.Context, lanes []outbox.Lane) (map[outbox.Lane][]outbox.Ref, error) {
+	type part struct{ shard, destination string }
+	parts := map[part]map[string][]outbox.Lane{} // by the lane's hash
+	for _, l := range lanes {
+		m := outbox.Message{Destination: l.Destination, OrderingKey: l.OrderingKey}
+		p, h := part{outboxShard(schema.OutboxShard, "", &m), destinationHash(l.Destination)}, laneHash(l.OrderingKey)
+		if parts[p] == nil {
+			parts[p] = map[string][]outbox.Lane{}
+		}
+		parts[p][h] = append(parts[p][h], l)
 	}
 	var (
 		g     sync.WaitGroup
@@ -146,28 +168,17 @@ func (b *Outbox) Held(ctx context.Context, lanes []outbox.Lane) (map[outbox.Lane
 		found = map[outbox.Lane][]outbox.Ref{}
 		first error
 	)
-	for shard, lanes := range shards {
+	for p, lanes := range parts {
 		g.Go(func() {
 			k := b.retry.begin(ctx, "Held")
 			defer k.end()
-			for from := item(nil); ; {
-				out, err := b.queryIndex(k, b.client, shard, 0, maxMillis, from, 0)
-				mu.Lock()
-				if err != nil {
-					first = cmp.Or(first, err)
-					mu.Unlock()
-					return
-				}
-				for _, it := range out.Items {
-					for _, l := range lanes[laneAt(it)] {
-						if len(found[l]) < outbox.MaxHeld {
-							found[l] = append(found[l], messageRef(it))
-						}
-					}
-				}
-				mu.Unlock()
-				if from = out.LastEvaluatedKey; len(from) == 0 {
-					return
+			held, err := b.held(k, p.shard, p.destination, slices.Sorted(maps.Keys(lanes)))
+			mu.Lock()
+			defer mu.Unlock()
+			first = cmp.Or(first, err)
+			for h, refs := range held {
+				for _, l := range lanes[h] {
+					found[l] = refs
 				}
 			}
 		})
@@ -176,14 +187,40 @@ func (b *Outbox) Held(ctx context.Context, lanes []outbox.Lane) (map[outbox.Lane
 	return found, first
 }
 
+// held lists what was left to the sweep of the lanes with these hashes, in their order.
+func (b *Outbox) held(k *call, shard, destination string, lanes []string) (map[string][]outbox.Ref, error) {
+	found := map[string][]outbox.Ref{}
+	for len(lanes) > 0 {
+		since, until := outboxPlace(destination, lanes[0], 0, 0), lastPlace(destination, lanes[len(lanes)-1], maxMillis)
+		out, err := b.queryIndex(k, b.client, shard, since, until, nil, maxBatchGet)
+		if err != nil {
+			return nil, err
+		}
+		delete(found, lanes[0]) // the end of a page has cut it off
+		for _, it := range out.Items {
+			h := placeOf(it).lane
+			if _, wanted := slices.BinarySearch(lanes, h); wanted && len(found[h]) < outbox.MaxHeld {
+				found[h] = append(found[h], messageRef(it))
+			}
+		}
+		if len(out.LastEvaluatedKey) == 0 {
+			break
+		}
+		end := placeOf(out.LastEvaluatedKey).lane
+		lanes = slices.DeleteFunc(lanes, func(h string) bool { return h < end || len(found[h]) == outbox.MaxHeld })
+	}
+	return found, nil
+}
+
 // Dead lists the dead letters of one shard (0 to 15), the oldest first. Cursors are as with Waiting.
 func (b *Outbox) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
-	if shard < 0 || shard >= schema.OutboxShardCount {
-		return nil, "", fmt.Errorf("dynamostore: Dead: there is no shard %d", shard)
+	name, err := outboxShardName("Dead", schema.DeadShard, shard)
+	if err != nil {
+		return nil, "", err
 	}
 	k := b.retry.begin(ctx, "Dead")
 	defer k.end()
-	refs, next, err := b.list(k, schema.DeadShard+shardName(uint32(shard)), maxMillis, cursor)
+	refs, next, err := b.list(k, name, "0", decimal(maxMillis), cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -200,13 +237,20 @@ func (b *Outbox) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.
 	return entries, next, nil
 }
 
-// list reads one page of a partition of the index.
-func (b *Outbox) list(k *call, shard string, until int64, cursor string) (refs []outbox.Ref, next string, err error) {
-	from, err := parseCursor(shard, cursor, 0, until)
+func outboxShardName(op, prefix string, shard int) (string, error) {
+	if shard < 0 || shard >= schema.OutboxShardCount {
+		return "", fmt.Errorf("dynamostore: %s: there is no shard %d", op, shard)
+	}
+	return prefix + shardName(uint32(shard)), nil
+}
+
+// list reads one page of a part of a shard of the index.
+func (b *Outbox) list(k *call, shard, since, until, cursor string) (refs []outbox.Ref, next string, err error) {
+	from, err := parseCursor(shard, cursor, since, until)
 	if err != nil {
 		return nil, "", err
 	}
-	out, err := b.queryIndex(k, b.client, shard, 0, until, from, maxBatchGet)
+	out, err := b.queryIndex(k, b.client, shard, since, until, from, maxBatchGet)
 	if err != nil {
 		return nil, "", err
 	}

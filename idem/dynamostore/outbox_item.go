@@ -39,7 +39,7 @@ func outboxItem(recordID string, created time.Time, n int, m message, after []st
 	v.bytes(schema.Body, m.Body)
 	v.num(schema.CreatedAt, millis(now))
 	v.str(schema.OpenShard, outboxShard(schema.OutboxShard, id, &m.Message))
-	v.item[schema.OpenDue] = openDue(now, n)
+	v.item[schema.OpenDue] = livePlace(m.Destination, now, n)
 	v.optStr(schema.OrderingKey, m.OrderingKey)
 	if len(after) > 0 {
 		ids := make([]types.AttributeValue, len(after))
@@ -79,50 +79,95 @@ func outboxShard(prefix, id string, m *outbox.Message) string {
 	return prefix + shardName(hash(id)%schema.OutboxShardCount)
 }
 
-// openDue is a message's place in its shard of the index: when it was committed,
-// in milliseconds, and behind the point its number, so that the messages of one
-// transaction are listed in their order.
-func openDue(created time.Time, n int) types.AttributeValue {
-	s := strconv.FormatInt(millis(created), 10)
-	if n > 0 {
-		s += fmt.Sprintf(".%04d", n)
-	}
-	return &types.AttributeValueMemberN{Value: s}
-}
-
-// Digits of a held message's place behind the point: of its number, then of its
-// lane, by which Held finds it without reading it.
+// A place of a waiting message in its shard of the index is a number. Its digits are the hash of the
+// message's destination, the hash of its lane if it was left to the sweep and notHeld if not, when it
+// was committed, in milliseconds, and its number among those of its record, so that the messages of
+// one transaction are listed in their order. So each destination is a range of places that begins
+// with what was left to the sweep, lane by lane, and Held finds a lane without reading others. The
+// last digit is 1: no form of the number has an exponent.
 const (
-	numberDigits = 4
-	laneDigits   = 15
+	destinationDigits = 6
+	laneDigits        = 9
+	timeDigits        = 15
+	numberDigits      = 4
+	placeDigits       = destinationDigits + laneDigits + timeDigits + numberDigits + 1
+
+	notHeld   = "999999999" // behind all lanes
+	maxNumber = 9999
+	// maxDigits is what a number may have in DynamoDB.
+	maxDigits = 38
 )
 
-// laneHash tells the messages of a lane from others in its shard.
-func laneHash(l outbox.Lane) string {
-	sum := sha256.Sum256([]byte(l.Destination + "\x00" + l.OrderingKey))
-	return fmt.Sprintf("%0*d", laneDigits, binary.BigEndian.Uint64(sum[:])%1_000_000_000_000_000)
+func outboxPlace(destination, lane string, at int64, n int) string {
+	return fmt.Sprintf("%s%s%0*d%0*d1", destination, lane, timeDigits, min(max(at, 0), maxMillis), numberDigits, n)
 }
 
-// laneAt is the lane's hash in a place. DynamoDB keeps no zeros at the end.
-func laneAt(it item) string {
+// firstPlace begins the range of a destination.
+func firstPlace(destination string) string {
+	return outboxPlace(destination, strings.Repeat("0", laneDigits), 0, 0)
+}
+
+// lastPlace ends the part of a lane, or of what was not left to the sweep, that was committed by a time.
+func lastPlace(destination, lane string, at int64) string {
+	return outboxPlace(destination, lane, at, maxNumber)
+}
+
+// behind is behind the places of a destination.
+func behind(destination string) string {
+	n, _ := strconv.Atoi(destination)
+	return strconv.Itoa(n+1) + strings.Repeat("0", placeDigits-destinationDigits)
+}
+
+// livePlace is a message's place before it is left to the sweep.
+func livePlace(destination string, created time.Time, n int) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: outboxPlace(destinationHash(destination), notHeld, millis(created), n)}
+}
+
+// destinationHash tells a destination's messages from others in their shard.
+func destinationHash(name string) string { return digits(name, destinationDigits, 1_000_000) }
+
+// laneHash tells a lane's messages from those of the destination's other lanes.
+func laneHash(orderingKey string) string { return digits(orderingKey, laneDigits, 999_999_999) }
+
+func digits(s string, n int, below uint64) string {
+	sum := sha256.Sum256([]byte(s))
+	return fmt.Sprintf("%0*d", n, binary.BigEndian.Uint64(sum[:])%below)
+}
+
+// places are the parts of a place that are read.
+type places struct {
+	destination, lane string
+	millis            int64
+}
+
+// placeOf reads an item's place. It has no parts if it is no place.
+func placeOf(it item) (p places) {
 	at, ok := it[schema.OpenDue].(*types.AttributeValueMemberN)
 	if !ok {
-		return ""
+		return p
 	}
-	_, fraction, _ := strings.Cut(at.Value, ".")
-	fraction += strings.Repeat("0", max(numberDigits+laneDigits-len(fraction), 0))
-	return fraction[numberDigits:]
+	whole, _, _ := strings.Cut(at.Value, ".")
+	if len(whole) > placeDigits || !isDecimal(whole) {
+		return p
+	}
+	s := leftPad(whole, placeDigits) // DynamoDB keeps no zeros at the beginning
+	p.destination, s = s[:destinationDigits], s[destinationDigits:]
+	p.lane, s = s[:laneDigits], s[laneDigits:]
+	p.millis, _ = strconv.ParseInt(s[:timeDigits], 10, 64)
+	return p
 }
+
+func leftPad(s string, n int) string { return strings.Repeat("0", max(n-len(s), 0)) + s }
+
+func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // hold moves a message with an ordering key to those that were left to the sweep.
 func (u *update) hold(e *outbox.Entry) {
 	if e.OrderingKey == "" {
 		return
 	}
-	u.add(", open_shard = :open_shard, open_due = :at")
-	u.str(":open_shard", outboxShard(schema.HeldShard, e.ID, &e.Message))
-	lane := laneHash(outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey})
-	at := fmt.Sprintf("%d.%0*d%s", millis(e.Created), numberDigits, e.Number, lane)
+	u.add(", open_due = :at")
+	at := outboxPlace(destinationHash(e.Destination), laneHash(e.OrderingKey), millis(e.Created), e.Number)
 	u.item[":at"] = &types.AttributeValueMemberN{Value: at}
 }
 
@@ -154,7 +199,7 @@ func decodeMessage(it item) *outbox.Entry {
 			Type:        d.optStr(schema.MessageType), ContentType: d.optStr(schema.ContentType), Attributes: d.tags(),
 		},
 		State:   outbox.State(d.str(schema.State)),
-		Number:  int(d.numUpTo(schema.Number, math.MaxInt32)),
+		Number:  int(d.numUpTo(schema.Number, maxNumber)),
 		After:   d.texts(schema.After),
 		Created: d.time(schema.CreatedAt),
 		Tries:   int(d.optNum(schema.Tries, math.MaxInt32)),
@@ -227,22 +272,20 @@ func noCursor(cursor string) error {
 		Problem: fmt.Sprintf("dynamostore: %q is no cursor: pass what the page before returned", cursor)}
 }
 
-// parseCursor refuses what no Query of the shard between the times can have returned: DynamoDB
+// parseCursor refuses what no Query of the shard between the places can have returned: DynamoDB
 // would refuse it with an error that says nothing of a page.
-func parseCursor(shard, cursor string, since, until int64) (item, error) {
+func parseCursor(shard, cursor, since, until string) (item, error) {
 	if cursor == "" {
 		return nil, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	parts := strings.SplitN(string(b), " ", 3)
-	if err != nil || len(parts) != 3 {
+	if err != nil || len(parts) != 3 || len(parts[0]) > maxDigits || !isKey(parts[2], parts[1]) {
 		return nil, noCursor(cursor)
 	}
-	// The time of a message has a fraction, see openDue. A number has 38 digits at most.
-	ms, fraction, _ := strings.Cut(parts[0], ".")
-	at, err := strconv.ParseInt(ms, 10, 64)
-	if err != nil || at < since || at > until || len(parts[0]) > 39 || strings.Trim(fraction, "0123456789") != "" ||
-		!isKey(parts[2], parts[1]) {
+	whole, fraction, _ := strings.Cut(parts[0], ".") // a fraction is of another version
+	at := leftPad(whole, maxDigits)
+	if !isDecimal(whole+fraction) || at < leftPad(since, maxDigits) || at > leftPad(until, maxDigits) {
 		return nil, noCursor(cursor)
 	}
 	v := newValues(3, 0)

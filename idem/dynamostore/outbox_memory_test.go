@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,11 +125,8 @@ func largeTable(destinations int) http.Handler {
 	perShard := 40 + 80/destinations // messages, all of one destination
 	small := 20 * destinations       // of all; the large ones come after them
 	large := base64.StdEncoding.EncodeToString(make([]byte, 250<<10))
-	const at = "1700000000000"
-	place := func(shard, due, record, id string) string {
-		return fmt.Sprintf(`{"open_shard":{"S":%q},"open_due":{"N":%q},"pk":{"S":%q},"sk":{"S":"outbox#%s"}}`,
-			shard, due, record, id)
-	}
+	const at = 1_700_000_000_000
+	type entry struct{ place, record string }
 	var mu sync.Mutex
 	sent := map[string]bool{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -140,6 +138,7 @@ func largeTable(destinations int) http.Handler {
 			ExpressionAttributeValues map[string]value
 			ExclusiveStartKey         map[string]value
 			UpdateExpression          string
+			Limit                     int
 		}
 		_ = json.Unmarshal(body, &in)
 		out := `{}`
@@ -149,28 +148,47 @@ func largeTable(destinations int) http.Handler {
 			sent[in.Key["pk"].S] = true
 			mu.Unlock()
 		case "Query":
-			shard := in.ExpressionAttributeValues[":open_shard"].S
-			var places []string
+			value := func(name string) value { return in.ExpressionAttributeValues[name] }
+			shard := value(":open_shard").S
+			var entries []entry
 			for n := range lanes * outbox.MaxHeld {
 				if destinations > 1 {
 					break
 				}
 				m := order(fmt.Sprint("lane-", n%lanes))
 				m.Destination = destination(0)
-				if outboxShard("outbox-held-", "", &m) == shard {
-					places = append(places, place(shard, at+".0000"+laneHash(outbox.Lane{
-						Destination: m.Destination, OrderingKey: m.OrderingKey}), fmt.Sprintf("held-%d", n), "0"))
+				if outboxShard("outbox-", "", &m) == shard {
+					entries = append(entries, entry{outboxPlace(destinationHash(m.Destination), laneHash(m.OrderingKey), at, 0),
+						fmt.Sprintf("held-%04d", n)})
 				}
 			}
 			for n := range destinations * perShard {
 				record := fmt.Sprintf("all-%03d", n)
 				mu.Lock()
-				if shard == fmt.Sprintf("outbox-%02d", n%destinations) && record > in.ExclusiveStartKey["pk"].S && !sent[record] {
-					places = append(places, place(shard, at, record, "0"))
+				if shard == fmt.Sprintf("outbox-%02d", n%destinations) && !sent[record] {
+					entries = append(entries, entry{outboxPlace(destinationHash(destination(n%destinations)), notHeld, at, 0), record})
 				}
 				mu.Unlock()
 			}
-			out = `{"Items":[` + strings.Join(places, ",") + `]}`
+			slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.place+a.record, b.place+b.record) })
+			entries = slices.DeleteFunc(entries, func(e entry) bool {
+				return e.place < leftPad(value(":since").N, placeDigits) || e.place > leftPad(value(":until").N, placeDigits) ||
+					e.place+e.record <= in.ExclusiveStartKey["open_due"].N+in.ExclusiveStartKey["pk"].S
+			})
+			item := func(e entry) string {
+				return fmt.Sprintf(`{"open_shard":{"S":%q},"open_due":{"N":%q},"pk":{"S":%q},"sk":{"S":"outbox#0"}}`,
+					shard, e.place, e.record)
+			}
+			var last string
+			if in.Limit > 0 && len(entries) > in.Limit {
+				entries = entries[:in.Limit]
+				last = `,"LastEvaluatedKey":` + item(entries[in.Limit-1])
+			}
+			var items []string
+			for _, e := range entries {
+				items = append(items, item(e))
+			}
+			out = `{"Items":[` + strings.Join(items, ",") + `]` + last + `}`
 		case "BatchGetItem":
 			var items []string
 			for _, key := range in.RequestItems["table"].Keys {
@@ -187,7 +205,7 @@ func largeTable(destinations int) http.Handler {
 					of, lane, state = 0, fmt.Sprint("lane-", n%lanes), "retrying"
 				}
 				it := fmt.Sprintf(`{"pk":{"S":%q},"sk":{"S":"outbox#0"},"v":{"N":"1"},"destination":{"S":%q},`+
-					`"in_state":{"S":%q},"number":{"N":"0"},"created_at":{"N":%q},"body":{"B":%q}`,
+					`"in_state":{"S":%q},"number":{"N":"0"},"created_at":{"N":"%d"},"body":{"B":%q}`,
 					record, destination(of), state, at, content)
 				if lane != "" {
 					it += fmt.Sprintf(`,"ordering_key":{"S":%q}`, lane)

@@ -74,20 +74,18 @@ func (s *Store) batchGet(k *call, keys []map[string]types.AttributeValue, found 
 	return nil
 }
 
-// queryIndex reads one page of a shard of the index: as many entries as a reply holds, with a limit of zero.
+// queryIndex reads one page of a part of a shard of the index: as many entries as a reply holds, with a limit
+// of zero.
 func (s *Store) queryIndex(
-	k *call, client OutboxClient, shard string, since, until int64, from item, limit int,
+	k *call, client OutboxClient, shard, since, until string, from item, limit int,
 ) (out *dynamodb.QueryOutput, err error) {
 	vals := newValues(1, 2)
 	vals.str(":open_shard", shard)
-	vals.num(":until", until)
+	vals.item[":since"] = &types.AttributeValueMemberN{Value: since}
+	vals.item[":until"] = &types.AttributeValueMemberN{Value: until}
 	in := &dynamodb.QueryInput{
-		TableName: s.table, IndexName: aws.String(schema.OpenIndex), KeyConditionExpression: aws.String(dueUntil),
+		TableName: s.table, IndexName: aws.String(schema.OpenIndex), KeyConditionExpression: aws.String(dueBetween),
 		ExpressionAttributeValues: vals.item, ExclusiveStartKey: from,
-	}
-	if since > 0 {
-		in.KeyConditionExpression = aws.String(dueBetween)
-		vals.num(":since", since)
 	}
 	if limit > 0 {
 		in.Limit = aws.Int32(int32(min(limit, maxPage)))

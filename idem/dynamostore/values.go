@@ -97,6 +97,9 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
+// decimal is a bound of a part of the index.
+func decimal(n int64) string { return strconv.FormatInt(max(n, 0), 10) }
+
 // expiry is an expiry as stored: seconds since 1970, rounded up, so that nothing
 // expires before its time, and 0 for none.
 func expiry(t time.Time) int64 {

@@ -37,8 +37,6 @@ const (
 	// memory is how many bytes of messages a call of the relay reads ahead. The passes of a sweep
 	// share it: Lambda ends a process that takes more memory than its function has.
 	memory = 16 << 20
-	// maxKnown bounds the memory for the destinations of waiting messages, to about 10 MB.
-	maxKnown = 50_000
 	// maxReason keeps items small, since thousands may be read.
 	maxReason = 1 << 10
 )
@@ -72,15 +70,13 @@ type Relay struct {
 	mu     sync.Mutex
 	cost   map[string]*cost // by destination
 	passes map[string]*pass // where the last sweep has stopped, by destination
-	known  map[Ref]string   // the destinations of waiting messages
 }
 
 // NewRelay returns a relay that sends the messages of a destination with the sender of that
 // name. A message for a destination without a sender is treated as if the destination were
 // down, and becomes a dead letter in the end. Mistakes are errors that say what to do.
 func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error) {
-	r := &Relay{store: store, senders: maps.Clone(senders), cost: map[string]*cost{}, passes: map[string]*pass{},
-		known: map[Ref]string{}}
+	r := &Relay{store: store, senders: maps.Clone(senders), cost: map[string]*cost{}, passes: map[string]*pass{}}
 	if o != nil {
 		r.opts = *o
 	}

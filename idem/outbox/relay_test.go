@@ -536,8 +536,8 @@ var refusing = sending(func(_ context.Context, messages []outbox.Message) []erro
 	return errs
 })
 
-// Messages for one destination are read once for the passes of all others, in this sweep and the next ones.
-func TestPassesDoNotReadEachOthersMessagesAgain(t *testing.T) {
+// No message for a destination is read in the passes of the others.
+func TestPassesDoNotReadEachOthersMessages(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		senders := map[string]outbox.Sender{"orders": refusing}
 		for n := range 9 {
@@ -548,10 +548,8 @@ func TestPassesDoNotReadEachOthersMessagesAgain(t *testing.T) {
 		for n := range 1000 {
 			s.put(fmt.Sprint("r", n), 0, "")
 		}
-		sweeps(t, r, 1, time.Hour)
-		s.loaded = 0
-		sweeps(t, r, 3, time.Hour)
-		require.LessOrEqual(t, s.loaded, 3*100, "only a page of the destination itself, which is down")
+		sweeps(t, r, 4, time.Hour)
+		require.LessOrEqual(t, s.loaded, 4*100, "only a page of the destination itself, which is down")
 		for n := range 9 {
 			ref := s.put("late", n, "")
 			s.all[ref].Destination = fmt.Sprint("d", n)

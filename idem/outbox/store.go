@@ -92,13 +92,18 @@ type Store interface {
 	// Of the refs that were read, those that are not in the result no longer exist.
 	Load(ctx context.Context, refs []Ref, size int) (found map[Ref]*Entry, read int, err error)
 
-	// Waiting lists the waiting messages of one shard (0 to 15) a page at a time: first those
-	// of [Store.Held], then those that were committed before the given time. Both are
-	// sorted with the oldest first, and those of one record by Number. All messages of a
-	// lane are in the same shard. The list begins after the cursor, which is empty for the
-	// beginning, and Waiting returns the next cursor, which is empty at the end. The list
-	// may not have the latest writes.
-	Waiting(ctx context.Context, shard int, before time.Time, cursor string) ([]Ref, string, error)
+	// Waiting lists a destination's waiting messages in one shard (0 to 15) a page at a time:
+	// first those of [Store.Held], lane by lane, then those that were committed by the
+	// given time. The messages of a lane, and those after the lanes, are sorted with the
+	// oldest first, and those of one record by Number. All messages of a lane are in the same
+	// shard. The list begins after the cursor, which is empty for the beginning, and Waiting
+	// returns the next cursor, which is empty at the end. The list may not have the latest
+	// writes, and a page may be empty.
+	Waiting(ctx context.Context, shard int, destination string, before time.Time, cursor string) ([]Ref, string, error)
+
+	// Strays lists, in the same way, the waiting messages that Waiting lists for none of the
+	// destinations.
+	Strays(ctx context.Context, shard int, destinations []string, before time.Time, cursor string) ([]Ref, string, error)
 
 	// Held lists the messages of these lanes in state Retrying, oldest first, at most
 	// [MaxHeld] of each lane. A relay sends them before it sends another message of the

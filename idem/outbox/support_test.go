@@ -108,12 +108,23 @@ func (s *memoryStore) Load(_ context.Context, refs []outbox.Ref, size int) (foun
 	return found, read, err
 }
 
-func (s *memoryStore) Waiting(_ context.Context, shard int, before time.Time, cursor string) (page []outbox.Ref,
-	next string, err error) {
-	err = s.call("Waiting", func() error {
+func (s *memoryStore) Waiting(_ context.Context, shard int, destination string, before time.Time, cursor string) (
+	[]outbox.Ref, string, error) {
+	return s.list("Waiting", shard, func(name string) bool { return name == destination }, before, cursor)
+}
+
+func (s *memoryStore) Strays(_ context.Context, shard int, destinations []string, before time.Time, cursor string) (
+	[]outbox.Ref, string, error) {
+	return s.list("Strays", shard, func(name string) bool { return !slices.Contains(destinations, name) }, before, cursor)
+}
+
+func (s *memoryStore) list(op string, shard int, wanted func(destination string) bool, before time.Time,
+	cursor string) (page []outbox.Ref, next string, err error) {
+	err = s.call(op, func() error {
 		var list []*outbox.Entry
 		for _, e := range s.all {
-			if waits(e) && (isHeld(e) || !e.Created.After(before)) && shardOf(cmp.Or(e.OrderingKey, e.ID)) == shard {
+			if wanted(e.Destination) && waits(e) && (isHeld(e) || !e.Created.After(before)) &&
+				shardOf(cmp.Or(e.OrderingKey, e.ID)) == shard {
 				list = append(list, e)
 			}
 		}
@@ -140,7 +151,11 @@ func shardOf(key string) int {
 }
 
 func place(e *outbox.Entry) string {
-	return fmt.Sprintf("%v %020d %s %04d", !isHeld(e), e.Created.UnixNano(), e.Record, e.Number)
+	lane := ""
+	if isHeld(e) {
+		lane = e.Destination + " " + e.OrderingKey
+	}
+	return fmt.Sprintf("%v %s %020d %s %04d", !isHeld(e), lane, e.Created.UnixNano(), e.Record, e.Number)
 }
 
 func byPlace(a, b *outbox.Entry) int { return strings.Compare(place(a), place(b)) }

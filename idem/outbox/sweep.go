@@ -20,19 +20,19 @@ const readers = 4
 // Among messages with the same destination and ordering key, those that were left earlier
 // are sent first.
 //
-// A destination that is down gets nothing more in this sweep, and no destination waits
-// for another one. Each skips the others' messages, some thousand a second, most of them without
-// reading them: which destination a message is for is in the message and not in the index.
-// Sweep returns when it has seen all messages or when time is up, see [Report.More]. The relay's
-// next sweep then continues from there. The error joins those of shards that could not be read.
+// A destination that is down gets nothing more in this sweep. No destination waits for
+// another one, and none reads another one's messages. Sweep returns when it has seen all
+// messages or when time is up, see [Report.More]. The relay's next sweep then continues from
+// there. The error joins those of shards that could not be read.
 func (r *Relay) Sweep(ctx context.Context) (Report, error) {
 	s := &sweep{
 		run: r.begin(ctx, false), before: time.Now().Add(-r.opts.Grace),
 		size: memory / (len(r.senders) + 1), reading: make(chan struct{}, readers), failed: map[string]error{},
+		known: slices.Collect(maps.Keys(r.senders)),
 	}
 	// The last pass is for destinations that the relay does not know.
 	var g sync.WaitGroup
-	for _, name := range append(slices.Collect(maps.Keys(r.senders)), "") {
+	for _, name := range append(slices.Clone(s.known), "") {
 		g.Go(func() { s.destination(name) })
 	}
 	g.Wait()
@@ -43,7 +43,8 @@ func (r *Relay) Sweep(ctx context.Context) (Report, error) {
 type sweep struct {
 	*run
 	before  time.Time
-	size    int // of what a pass reads at a time, and of what goes before that in its order
+	known   []string // destinations
+	size    int      // of what a pass reads at a time, and of what goes before that in its order
 	reading chan struct{}
 	failed  map[string]error // by text
 }
@@ -98,61 +99,33 @@ func (s *sweep) destination(name string) {
 }
 
 // read reads the destination's next messages in a pass. It skips a shard that cannot be read.
-func (s *sweep) read(name string, p *pass) []*Entry {
+func (s *sweep) read(name string, p *pass) (entries []*Entry) {
 	s.reading <- struct{}{}
 	defer func() { <-s.reading }()
 	var err error
-	if len(p.refs) == 0 {
-		p.refs, p.cursor, err = s.store.Waiting(s.ctx, p.shard, s.before, p.cursor)
-		p.refs = s.without(p.refs, name)
+	switch {
+	case len(p.refs) > 0:
+	case name == "":
+		p.refs, p.cursor, err = s.store.Strays(s.ctx, p.shard, s.known, s.before, p.cursor)
+	default:
+		p.refs, p.cursor, err = s.store.Waiting(s.ctx, p.shard, name, s.before, p.cursor)
 	}
-	var entries []*Entry
+	var found map[Ref]*Entry
+	var n int
 	if len(p.refs) > 0 && err == nil {
-		var found map[Ref]*Entry
-		var n int
-		if found, n, err = s.store.Load(s.ctx, p.refs, s.size); err == nil {
-			entries = s.own(name, p.refs[:n], found)
-			p.refs = p.refs[n:]
-		}
+		found, n, err = s.store.Load(s.ctx, p.refs, s.size)
 	}
 	if err != nil {
 		s.trouble(err)
 		p.refs, p.cursor = nil, ""
+		return nil
 	}
-	return entries
-}
-
-// without leaves out messages that are known to be in another destination's pass: to read them in
-// every pass would be slow and expensive.
-func (s *sweep) without(refs []Ref, name string) []Ref {
-	s.Relay.mu.Lock()
-	defer s.Relay.mu.Unlock()
-	return slices.DeleteFunc(refs, func(ref Ref) bool {
-		of, ok := s.known[ref]
-		return ok && of != name
-	})
-}
-
-// own returns the messages of the destination's pass, in the order of refs, and keeps in mind which
-// pass each message is in.
-func (s *sweep) own(name string, refs []Ref, found map[Ref]*Entry) (entries []*Entry) {
-	s.Relay.mu.Lock()
-	defer s.Relay.mu.Unlock()
-	for _, ref := range refs {
-		e := found[ref]
-		if e == nil {
-			continue
-		}
-		for other := range s.known { // any one makes room
-			if len(s.known) < maxKnown {
-				break
-			}
-			delete(s.known, other)
-		}
-		if s.known[ref] = s.of(e); s.of(e) == name {
+	for _, ref := range p.refs[:n] {
+		if e := found[ref]; e != nil {
 			entries = append(entries, e)
 		}
 	}
+	p.refs = p.refs[n:]
 	return entries
 }
 
@@ -225,12 +198,4 @@ func (s *sweep) age(entries []*Entry) {
 			}
 		}
 	})
-}
-
-// of is the destination whose pass an entry is in.
-func (s *sweep) of(e *Entry) string {
-	if s.senders[e.Destination] == nil {
-		return ""
-	}
-	return e.Destination
 }

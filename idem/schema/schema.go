@@ -131,13 +131,14 @@ const (
 	OpenIndex = "open"
 	// OpenShard is its partition key (S): a shard, "00" to "63" for records.
 	OpenShard = "open_shard"
-	// OpenDue is its sort key (N): when the next look at it is due, in milliseconds.
+	// OpenDue is its sort key (N): when the next look at it is due, in milliseconds. That of a message
+	// that waits has its destination and its order in front (dynamostore).
 	OpenDue = "open_due"
 	// ShardCount is the number of shards for records. The first QuestionShards of them, which are those
 	// of the versions before, have the open questions. The others have the watched claims that run.
 	ShardCount     = 64
 	QuestionShards = 16
-	// OutboxShardCount is the number of shards for messages in each state.
+	// OutboxShardCount is the number of shards for messages that wait, and for dead letters.
 	OutboxShardCount = 16
 	// AuditShardCount is the number of shards for changes from outside.
 	AuditShardCount = 16
@@ -157,8 +158,8 @@ const (
 )
 
 // Attributes of an outbox message, in addition to its keys, State, Body, CreatedAt, ExpiresAt
-// and the index's. It sits in the index as long as it is not dispatched: OpenDue is
-// when it was committed or became a dead letter. It has an expiry once it is dispatched.
+// and the index's. It sits in the index as long as it is not dispatched. It has an expiry once it
+// is dispatched.
 const (
 	Destination = "destination"
 	OrderingKey = "ordering_key"
@@ -189,11 +190,9 @@ const (
 
 // Shards of the index that hold outbox messages: these, then "00" to "15".
 const (
-	// OutboxShard holds those that wait, but for HeldShard's and DeadShard's.
+	// OutboxShard holds those that wait.
 	OutboxShard = "outbox-"
-	// HeldShard holds those with an ordering key that have been left to the sweep.
-	HeldShard = "outbox-held-"
-	// DeadShard holds the dead letters.
+	// DeadShard holds the dead letters, by when they became that.
 	DeadShard = "outbox-dead-"
 )
 

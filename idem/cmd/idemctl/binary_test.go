@@ -97,7 +97,7 @@ func (o *tool) deadLetter() string {
 	require.NoError(o.t, err)
 	for shard := range outbox.Shards {
 		for cursor := ""; ; {
-			waiting, next, err := box.Waiting(o.t.Context(), shard, time.Now().Add(time.Hour), cursor)
+			waiting, next, err := box.Strays(o.t.Context(), shard, nil, time.Now().Add(time.Hour), cursor)
 			require.NoError(o.t, err)
 			found, _, err := box.Load(o.t.Context(), waiting, 1<<20)
 			require.NoError(o.t, err)

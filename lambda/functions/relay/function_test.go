@@ -43,7 +43,14 @@ func (s *notingStore) Load(_ context.Context, refs []outbox.Ref, _ int) (map[out
 	return found, len(refs), s.down
 }
 
-func (s *notingStore) Waiting(context.Context, int, time.Time, string) ([]outbox.Ref, string, error) {
+func (s *notingStore) Waiting(context.Context, int, string, time.Time, string) ([]outbox.Ref, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.swept++
+	return nil, "", s.down
+}
+
+func (s *notingStore) Strays(context.Context, int, []string, time.Time, string) ([]outbox.Ref, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.swept++

@@ -217,7 +217,7 @@ func (s *scene) waiting() (n int) {
 	box, err := dynamostore.NewOutbox(dynamotest.Client(s.t), s.table, nil)
 	require.NoError(s.t, err)
 	for shard := range outbox.Shards {
-		refs, _, err := box.Waiting(s.t.Context(), shard, time.Now(), "")
+		refs, _, err := box.Strays(s.t.Context(), shard, nil, time.Now(), "")
 		require.NoError(s.t, err)
 		n += len(refs)
 	}
