@@ -315,7 +315,8 @@ func TestStrays(t *testing.T) {
 		b.publish(t, "young/"+name, 0, m, base.Add(time.Hour))
 	}
 	// No form of this version, and not to be lost for it.
-	it, err := outboxItem("odd", base, 0, message{"0", order(laneIn(schema.OutboxShard+shardName(shard), "orders", 0))}, nil, base)
+	m := order(laneIn(schema.OutboxShard+shardName(shard), "orders", 0))
+	it, err := outboxItem("odd", base, 0, message{"0", m}, nil, base)
 	require.NoError(t, err)
 	it["open_due"] = num("1700000000000.0001")
 	b.put(t, it)
