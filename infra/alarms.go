@@ -161,7 +161,10 @@ const (
 
 var (
 	watchedDeadLetters = emptyQueue("DeadLetters", unhandled, oldUnhandled)
-	watchedFailures    = emptyQueue("Failures", unhandled, oldUnhandled)
+	watchedFailures    = emptyQueue("Failures",
+		"a function has failed repeatedly on an event, or the relay on a part of the stream: see why. A relay's sweep "+
+			"sends those messages, so that its entry can be deleted; another function must be invoked again",
+		"entries have been in the failure queue for six days, and leave it within eight: act on them now")
 	watchedEscalations = emptyQueue("Escalations",
 		"the sweep has escalated questions: find out what became of them, and resolve their records",
 		"questions that were escalated have been in the queue for six days, and leave it within eight: their records "+

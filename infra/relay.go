@@ -61,7 +61,8 @@ type RelayProps struct {
 	Source string
 
 	// MaxTries is how many tries of a message may fail until it becomes a dead letter. Zero
-	// means the relay's default.
+	// means 10, which take 45 minutes at least. An outage of a destination that lasts longer makes
+	// dead letters, and what is behind them in their order is sent: set 100 for 8 hours.
 	MaxTries int
 
 	// EncryptionKey is a customer's KMS key for the failure queue. Nil means SQS's own.

@@ -169,6 +169,7 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	output(o.Stack, "QueueURL", *o.Queue.QueueUrl())
 	output(o.Stack, "DeadLetterQueueURL", *o.Queue.DeadLetters.QueueUrl())
 	output(o.Stack, "EscalationQueueURL", *o.Sweeper.EscalationQueue.QueueUrl())
+	output(o.Stack, "RelayFunctionName", *o.Relay.Function.FunctionName())
 	output(o.Stack, "TableName", *o.Records.TableName())
 	output(o.Stack, "OrdersTableName", *o.Table.TableName())
 	output(o.Stack, "OrderEventsTopic", *o.Events.TopicArn())

@@ -18,9 +18,10 @@ type TableProps struct {
 
 	// MaxReadUnits and MaxWriteUnits bound what on-demand capacity may cost, in
 	// units a second. Zero means no bound. Above the bounds DynamoDB throttles, and calls
-	// fail closed: set the writes to at least 4 times the operations a second. The index has a bound of
-	// its own: the same for reads, and twice that for writes, since a write of the table may remove one
-	// entry of the index and add another.
+	// fail closed: set the writes to at least 4 times the operations a second. An operation with a
+	// transaction takes 5 units of the table for a small result, and each of its messages 3 more. The
+	// index has a bound of its own: the same for reads, and twice that for writes, since a write of the
+	// table may remove one entry of the index and add another.
 	MaxReadUnits, MaxWriteUnits int
 
 	// Operations are how many the table should take in a second at its peak. The checks compare them with

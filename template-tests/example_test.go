@@ -71,6 +71,8 @@ func Example_api() {
 		&awscdk.CfnOutputProps{Value: sweeper.EscalationQueue.QueueUrl()})
 	awscdk.NewCfnOutput(stack, jsii.String("DeadLetterQueueURL"),
 		&awscdk.CfnOutputProps{Value: queue.DeadLetters.QueueUrl()})
+	awscdk.NewCfnOutput(stack, jsii.String("RelayFunctionName"),
+		&awscdk.CfnOutputProps{Value: relay.Function.FunctionName()})
 
 	assembly := app.Synth(nil)
 	defer os.RemoveAll(*assembly.Directory())

@@ -7,7 +7,7 @@
 //		"orders": sqssender.New(sqsClient, queueURL),
 //	}, nil)
 //	report, first, err := relay.Deliver(ctx, refs) // what the table's stream brought
-//	report, err := relay.Sweep(ctx)                // every minute or so
+//	report, err := relay.Sweep(ctx)                // every five minutes
 //
 // A sweep leaves messages younger than [Options.Grace], 2 minutes, to the stream: it reports
 // nothing and sends nothing. A test without a stream sets Options{Grace: time.Millisecond}.
@@ -36,7 +36,7 @@
 // A message that fails is left to the sweep, with the messages behind it in its order, so
 // that the stream continues. A destination whose calls fail, hang or take longer than half
 // a second may keep the others waiting for two seconds a minute ([Options.Patience]). After
-// that, and for a while after two failed calls in a row, the stream leaves all its messages
+// that, and for ten seconds after two failed calls in a row, the stream leaves all its messages
 // to the sweep without a try. The sweep handles each destination on its own. Only a message
 // that was sent counts as tried: for a destination that is down, each sweep sends one or two
 // requests of its backlog.
@@ -64,9 +64,10 @@
 // other: those of one record in the order in which they were published, those of several
 // records in the order of the table's stream. While a message waits for another try, those
 // behind it wait. The sweep sends them, or the stream before it sends the key's next
-// message. If the first becomes a dead letter, the others are sent. A message that cannot
-// be read (written by a newer version, during a deployment) holds up those behind it in its
-// record and, in a sweep, those behind it in its order.
+// message. If the first becomes a dead letter, the others are sent: where order matters, let
+// [Options.MaxTries] outlast an outage. A message that cannot be read (written by a newer
+// version, during a deployment) holds up those behind it in its record and, in a sweep, those
+// behind it in its order.
 //
 // Two records may be in different shards of the stream, which have no order between
 // them. Across records the order is therefore likely but not promised: if it matters, put

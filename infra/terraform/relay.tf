@@ -77,7 +77,7 @@ resource "aws_sqs_queue" "relay_failures" {
 
 resource "aws_cloudwatch_metric_alarm" "relay_failures_depth" {
   alarm_actions       = [var.alarm_topic]
-  alarm_description   = "messages could not be handled: see why, resolve their records, and redrive them. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#failuresdepth"
+  alarm_description   = "a function has failed repeatedly on an event, or the relay on a part of the stream: see why. A relay's sweep sends those messages, so that its entry can be deleted; another function must be invoked again. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#failuresdepth"
   alarm_name          = "${var.name}-relay-failures-depth"
   comparison_operator = "GreaterThanOrEqualToThreshold"
   dimensions = {
@@ -94,7 +94,7 @@ resource "aws_cloudwatch_metric_alarm" "relay_failures_depth" {
 
 resource "aws_cloudwatch_metric_alarm" "relay_failures_old" {
   alarm_actions       = [var.alarm_topic]
-  alarm_description   = "messages that could not be handled have been there for six days, and are deleted within eight, dead letters within four: redrive or save them. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#failuresold"
+  alarm_description   = "entries have been in the failure queue for six days, and leave it within eight: act on them now. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#failuresold"
   alarm_name          = "${var.name}-relay-failures-old"
   comparison_operator = "GreaterThanOrEqualToThreshold"
   datapoints_to_alarm = 144
