@@ -42,7 +42,9 @@ var (
 	// waiting is the age of what a sweep finds. Each sweep that could look writes a number, also 0.
 	// Without data no sweep could look, and the alarm keeps its state.
 	waiting = reading{stat: maximum, unit: time.Second, missing: awscloudwatch.TreatMissingData_IGNORE}
-	// silent is for that number: no sweep has written it. One sweep in 5 minutes may be late by a period.
+	// silent is for that number: no sweep has written it. CloudWatch looks back for some periods more than two
+	// before it takes one for missing, so that this is said after 10 to 30 minutes.
+	// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
 	silent = reading{stat: samples, missing: awscloudwatch.TreatMissingData_BREACHING, below: true, reached: 2, periods: 2}
 	// left is for what should be looked at once it is there, and was not. AWS allows a week.
 	// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
@@ -155,8 +157,8 @@ var watchedConsumer = watched{alarms: []alarm{
 
 const (
 	unhandled    = "messages could not be handled: see why, resolve their records, and redrive them"
-	oldUnhandled = "messages that could not be handled have been there for six days, and are deleted within eight, dead " +
-		"letters within four: redrive or save them"
+	oldUnhandled = "in six days the queue was hardly ever empty: what has been there for so long is deleted within " +
+		"eight, dead letters within four; redrive or save it"
 )
 
 var (
@@ -164,11 +166,11 @@ var (
 	watchedFailures    = emptyQueue("Failures",
 		"a function has failed repeatedly on an event, or the relay on a part of the stream: see why. A relay's sweep "+
 			"sends those messages, so that its entry can be deleted; another function must be invoked again",
-		"entries have been in the failure queue for six days, and leave it within eight: act on them now")
+		"in six days the failure queue was hardly ever empty: what has been there for so long is deleted within eight")
 	watchedEscalations = emptyQueue("Escalations",
 		"the sweep has escalated questions: find out what became of them, and resolve their records",
-		"questions that were escalated have been in the queue for six days, and leave it within eight: their records "+
-			"stay open, so resolve them or list them in the index")
+		"in six days the escalation queue was hardly ever empty: what has been there for so long is deleted within "+
+			"eight, and its record stays open: resolve it, and delete the message")
 )
 
 // emptyQueue is for a queue that should be empty. any describes a message, old what happens to it.
@@ -206,8 +208,8 @@ var watchedOutbox = watched{[]alarm{
 		"a message has been waiting in the outbox for %v: its destination is down or refuses it, or the relay has " +
 			"no route to it"},
 	{"Stopped", schema.MetricOutboxOldest, silent, 1,
-		"no sweep of the relay could look in 10 minutes: messages that the stream has missed, or that could not be sent " +
-			"at once, wait; look at the relay's log and its rule"},
+		"no sweep of the relay could look for about half an hour: messages that the stream has missed, or that " +
+			"could not be sent at once, wait; look at the relay's log and its rule"},
 	{"OutboxMissed", schema.MetricOutboxMissed, repeated, 1,
 		"sweeps send messages that the table's stream should have sent within seconds: its mapping is disabled or " +
 			"fails, or a destination was down and its messages are sent now"},
@@ -227,8 +229,8 @@ var watchedQuestions = watched{[]alarm{
 	{"OldestOpen", schema.MetricOldestOpen, waiting, 15 * 60,
 		"an operation has been an open question for %v: whether it took effect is unknown, and its customer waits"},
 	{"Stopped", schema.MetricOldestOpen, silent, 1,
-		"no sweep could count the open questions in 10 minutes: operations whose process died stay in progress, and open " +
-			"questions are not asked; look at the sweeper's log and its rule"},
+		"no sweep could count the open questions for about half an hour: operations whose process died stay in " +
+			"progress, and open questions are not asked; look at the sweeper's log and its rule"},
 	{"Escalated", schema.MetricEscalated, count, 1,
 		"the sweep could not find out whether an operation took effect: an operator must"},
 	{"NotStarted", schema.MetricNotStarted, count, 1,

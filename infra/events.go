@@ -54,7 +54,7 @@ type EventsProps struct {
 	// Source sends the events. Empty means [DirectInvoke].
 	Source EventSource
 	// Failures is a queue for events that could not be handled. Nil creates one that
-	// keeps them for 14 days.
+	// keeps them for 14 days; with less than seven FailuresOld is not raised.
 	Failures awssqs.IQueue
 	// EncryptionKey is a customer's KMS key for the queue that is created. Nil means
 	// SQS's own.

@@ -32,7 +32,7 @@ type SweeperProps struct {
 	// with package lambda/sweeping, if the sweep is to ask your providers. A zero Timeout means [DefaultSweeperTimeout].
 	Function FunctionProps
 	// EscalationQueue gets the questions that the sweep cannot answer. Nil creates one
-	// that keeps messages for 14 days.
+	// that keeps messages for 14 days; with less than seven EscalationsOld is not raised.
 	EscalationQueue awssqs.IQueue
 	// EncryptionKey is a customer's KMS key for the queue that is created. Nil means SQS's
 	// own.
@@ -45,8 +45,8 @@ type SweeperProps struct {
 
 // Sweeper looks every minute for claims whose process died and for open questions that are
 // due: it is a function on a schedule. It raises no alarm itself: name it in
-// [MonitoringProps].Sweepers. [NewMonitoring] raises one if no sweep could look in ten
-// minutes, whether none began or all failed, and one if questions were escalated.
+// [MonitoringProps].Sweepers. [NewMonitoring] raises one if no sweep could look for about
+// half an hour, whether none began or all failed, and one if questions were escalated.
 type Sweeper struct {
 	constructs.Construct
 	// Function is the sweeper itself.

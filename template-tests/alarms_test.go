@@ -149,7 +149,7 @@ func (w watched) plays() map[string]play {
 	reached, periods := max(w.reached, 1), max(w.periods, 1)
 	of := func(values ...float64) fiveMinutes { return fiveMinutes{w.metric: values} }
 	times := func(n int, one fiveMinutes) []fiveMinutes { return slices.Repeat([]fiveMinutes{one}, n) }
-	nothing := times(periods, fiveMinutes{})
+	nothing := times(periods+looksBack, fiveMinutes{})
 	others := fiveMinutes{ours("Other", strings.Fields(w.metric)[1]): {w.limit}}
 	for _, other := range watchedMetrics {
 		if !other.silent {
@@ -163,6 +163,7 @@ func (w watched) plays() map[string]play {
 			"all others are":             {times(periods, others), true},
 			"it is written once":         {append(nothing, of(4000)), false},
 			"it is late now and again":   {slices.Repeat([]fiveMinutes{of(0, 0), {}}, 5), false},
+			"it is written no more":      {append(times(periods, of(0)), nothing...), true},
 			"it is written as it should": {times(periods, of(0, 0, 0, 0, 0)), false},
 		}
 	}
@@ -258,10 +259,15 @@ func ruleOf(alarm any) (rule, error) {
 	return r, nil
 }
 
+// looksBack is for how many periods more than those of the alarm CloudWatch uses what was written, before it
+// takes a period for missing. AWS names two for an alarm of three periods, and no number for others.
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+const looksBack = 3
+
 // states are whether the alarm is raised after each five minutes.
 func (r rule) states(seen []fiveMinutes) []bool {
 	states := make([]bool, len(seen))
-	var points []bool // whether each period has reached the threshold
+	var periods [][]float64
 	raised := false
 	for i := range seen {
 		if r.length > 0 && (i+1)%r.length == 0 {
@@ -269,17 +275,20 @@ func (r rule) states(seen []fiveMinutes) []bool {
 			for _, one := range seen[i+1-r.length : i+1] {
 				values = append(values, one[r.metric]...)
 			}
-			points = append(points, r.reaches(values))
-			reached := 0
-			for _, p := range points[max(0, len(points)-r.periods):] {
-				if p {
+			periods = append(periods, values)
+			reached, real := 0, 0
+			for n := len(periods) - 1; n >= max(0, len(periods)-r.periods-looksBack) && real < r.periods; n-- {
+				if len(periods[n]) == 0 {
+					continue
+				}
+				if real++; r.reaches(periods[n]) {
 					reached++
 				}
 			}
 			if r.missing == "breaching" {
-				reached += max(0, r.periods-len(points))
+				reached += r.periods - real
 			}
-			if len(values) > 0 || r.missing != "ignore" {
+			if real > 0 || r.missing != "ignore" {
 				raised = reached >= r.reached
 			}
 		}
@@ -290,12 +299,10 @@ func (r rule) states(seen []fiveMinutes) []bool {
 
 func (r rule) reaches(values []float64) bool {
 	value := 0.0
-	switch {
-	case len(values) == 0:
-		return r.missing == "breaching"
-	case r.stat == "Maximum":
+	switch r.stat {
+	case "Maximum":
 		value = slices.Max(values)
-	case r.stat == "SampleCount":
+	case "SampleCount":
 		value = float64(len(values))
 	default:
 		for _, v := range values {

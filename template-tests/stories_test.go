@@ -54,7 +54,7 @@ var stories = []story{
 				remove(seen, "SweeperFunction")
 			}
 		},
-		raises: map[string]int{"orders SweeperStopped": 2}},
+		raises: map[string]int{"orders SweeperStopped": 5}},
 	{name: "the schedule of a relay is disabled", days: 2, over: hour + 1,
 		happens: func(n int, seen fiveMinutes) {
 			if n < hour {
@@ -62,10 +62,10 @@ var stories = []story{
 				delete(seen, ours("RelayFunction", schema.MetricOutboxMissed))
 			}
 		},
-		raises: map[string]int{"orders RelayStopped": 3}},
-	{name: "a table cannot be reached for twenty minutes", days: 2, over: 6,
+		raises: map[string]int{"orders RelayStopped": 6}},
+	{name: "a table cannot be reached for half an hour", days: 2, over: 10,
 		happens: func(n int, seen fiveMinutes) {
-			if n >= 4 {
+			if n >= 6 {
 				return
 			}
 			for _, f := range []string{"RefundSweeperFunction", "StatementsRelayFunction"} {
@@ -76,8 +76,8 @@ var stories = []story{
 			seen[ours("Payments", schema.MetricStoreUnavailable)] = []float64{200}
 		},
 		raises: map[string]int{"payments API5xx": 1, "payments PaymentsStoreUnavailable": 1,
-			"payments RefundSweeperFunctionErrors": 1, "payments RefundSweeperStopped": 2,
-			"payments StatementsRelayFunctionErrors": 1, "payments StatementsRelayStopped": 2}},
+			"payments RefundSweeperFunctionErrors": 1, "payments RefundSweeperStopped": 5,
+			"payments StatementsRelayFunctionErrors": 1, "payments StatementsRelayStopped": 6}},
 	{name: "dead letters are redriven after two hours", days: 2, over: 2 * hour,
 		happens: func(n int, seen fiveMinutes) {
 			if n < 2*hour {
@@ -100,7 +100,14 @@ var stories = []story{
 			}
 		},
 		raises: map[string]int{"orders OrdersQueueAge": 3}},
-	{name: "more is watched than the index takes", days: 2, over: 1,
+	{name: "dead letters are moved after eight days", days: 11, over: 8*day + 29*hour,
+		happens: func(n int, seen fiveMinutes) {
+			if n < 8*day {
+				seen[queues("OrdersQueueDeadLetters", visible)] = []float64{3}
+			}
+		},
+		raises: map[string]int{"orders OrdersQueueDeadLettersDepth": 1, "orders OrdersQueueDeadLettersOld": 6*day + hour}},
+	{name: "more is watched than the index takes", days: 2, over: 4,
 		happens: func(n int, seen fiveMinutes) {
 			if n == 0 {
 				seen["AWS/DynamoDB WriteThrottleEvents GlobalSecondaryIndexName="+schema.OpenIndex+" TableName=Records"] =

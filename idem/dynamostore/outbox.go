@@ -91,62 +91,77 @@ func (b *Outbox) load(k *call, refs []outbox.Ref, size int) (map[outbox.Ref]*out
 	return found, read, nil
 }
 
-// Waiting implements [outbox.Store]: a Query on the index.
+// Waiting implements [outbox.Store]: a Query on the index, and up to nine more where the lanes are long.
 func (b *Outbox) Waiting(ctx context.Context, shard int, destination string, before time.Time,
 	cursor string) ([]outbox.Ref, string, error) {
-	name, err := outboxShardName("Waiting", schema.OutboxShard, shard)
-	if err != nil {
-		return nil, "", err
-	}
-	k := b.retry.begin(ctx, "Waiting")
-	defer k.end()
 	d := destinationHash(destination)
-	return b.list(k, name, firstPlace(d), lastPlace(d, notHeld, millis(before)), cursor)
+	return b.waiting(ctx, "Waiting", shard, firstPlace(d), lastPlace(d, notHeld, millis(before)), nil, before, cursor)
 }
 
-// Strays implements [outbox.Store]: a Query on the index, and another one for each of the destinations
-// for which something waits in the shard.
+// Strays implements [outbox.Store]: as Waiting, with a Query for each of the destinations for which
+// something waits in the shard.
 func (b *Outbox) Strays(ctx context.Context, shard int, destinations []string, before time.Time,
-	cursor string) (refs []outbox.Ref, next string, err error) {
-	name, err := outboxShardName("Strays", schema.OutboxShard, shard)
-	if err != nil {
-		return nil, "", err
-	}
-	until := behind("999999")
-	from, err := parseCursor(name, cursor, "0", until)
-	if err != nil {
-		return nil, "", err
-	}
-	known := map[string]bool{}
+	cursor string) ([]outbox.Ref, string, error) {
+	skip := map[string]bool{}
 	for _, d := range destinations {
-		known[destinationHash(d)] = true
+		skip[destinationHash(d)] = true
 	}
-	k := b.retry.begin(ctx, "Strays")
+	return b.waiting(ctx, "Strays", shard, "0", behindDestination("999999"), skip, before, cursor)
+}
+
+// maxQueries bounds the requests for a page of what waits.
+const maxQueries = 10
+
+// waiting lists the messages with places between since and until, without those of some destinations.
+// Behind MaxHeld messages of a lane, and before a destination that is left out, it goes to the next place
+// that it wants.
+func (b *Outbox) waiting(ctx context.Context, op string, shard int, since, until string, skip map[string]bool,
+	before time.Time, cursor string) (refs []outbox.Ref, next string, err error) {
+	name, err := outboxShardName(op, schema.OutboxShard, shard)
+	if err != nil {
+		return nil, "", err
+	}
+	var from item
+	if isPlace(cursor, since, until) {
+		since = cursor
+	} else if from, err = parseCursor(name, cursor, since, until); err != nil {
+		return nil, "", err
+	}
+	k := b.retry.begin(ctx, op)
 	defer k.end()
-	for since := "0"; ; from = nil {
+	for range maxQueries {
 		out, err := b.queryIndex(k, b.client, name, since, until, from, maxBatchGet)
 		if err != nil {
 			return nil, "", err
 		}
-		next := out.LastEvaluatedKey
-		since = ""
-		for i, it := range out.Items {
-			at := placeOf(it)
-			if known[at.destination] {
-				since = behind(at.destination)
-				if i > 0 {
-					next = out.Items[i-1]
-				}
+		from, next = out.LastEvaluatedKey, formatCursor(out.LastEvaluatedKey)
+		var at places
+		count := 0 // of the lane
+		for _, it := range out.Items {
+			last := at
+			if at = placeOf(it); at.destination != last.destination || at.lane != last.lane {
+				count = 0
+			}
+			count++
+			if skip[at.destination] {
+				next = behindDestination(at.destination)
 				break
 			}
-			if at.lane != notHeld || at.millis <= millis(before) {
+			if at.lane == notHeld && at.millis <= millis(before) || at.lane != notHeld && count <= outbox.MaxHeld {
 				refs = append(refs, messageRef(it))
 			}
 		}
-		if since == "" || len(refs) > 0 {
-			return refs, formatCursor(next), nil
+		if next != "" && !skip[at.destination] && at.lane != notHeld && count >= outbox.MaxHeld {
+			next = behindLane(at)
+		}
+		if next == "" || len(refs) >= maxBatchGet {
+			break
+		}
+		if isPlace(next, since, until) {
+			since, from = next, nil
 		}
 	}
+	return refs, next, nil
 }
 
 // Held implements [outbox.Store]: a Query on the index for each destination in each of the lanes' shards,

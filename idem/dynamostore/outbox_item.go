@@ -112,10 +112,18 @@ func lastPlace(destination, lane string, at int64) string {
 	return outboxPlace(destination, lane, at, maxNumber)
 }
 
-// behind is behind the places of a destination.
-func behind(destination string) string {
-	n, _ := strconv.Atoi(destination)
-	return strconv.Itoa(n+1) + strings.Repeat("0", placeDigits-destinationDigits)
+// behindDestination is behind the places of a destination, behindLane behind those of a lane.
+func behindDestination(destination string) string {
+	return next(destination, placeDigits-destinationDigits)
+}
+
+func behindLane(at places) string {
+	return next(at.destination+at.lane, placeDigits-destinationDigits-laneDigits)
+}
+
+func next(digits string, zeros int) string {
+	n, _ := strconv.ParseInt(digits, 10, 64) // it has 15 digits at most
+	return strconv.FormatInt(n+1, 10) + strings.Repeat("0", zeros)
 }
 
 // livePlace is a message's place before it is left to the sweep.
@@ -256,7 +264,13 @@ func (d *decoder) tags() map[string]string {
 	return tags
 }
 
-// A cursor is the index key of the last message of a page, without the shard.
+// A cursor is the index key of the last message of a page, without the shard, or the place where the next page
+// begins.
+
+func isPlace(cursor, since, until string) bool {
+	return isDecimal(cursor) && len(cursor) <= maxDigits && leftPad(cursor, maxDigits) >= leftPad(since, maxDigits) &&
+		leftPad(cursor, maxDigits) <= leftPad(until, maxDigits)
+}
 
 func formatCursor(last item) string {
 	at, ok := last[schema.OpenDue].(*types.AttributeValueMemberN)
@@ -284,8 +298,7 @@ func parseCursor(shard, cursor, since, until string) (item, error) {
 		return nil, noCursor(cursor)
 	}
 	whole, fraction, _ := strings.Cut(parts[0], ".") // a fraction is of another version
-	at := leftPad(whole, maxDigits)
-	if !isDecimal(whole+fraction) || at < leftPad(since, maxDigits) || at > leftPad(until, maxDigits) {
+	if !isDecimal(whole+fraction) || !isPlace(whole, since, until) {
 		return nil, noCursor(cursor)
 	}
 	v := newValues(3, 0)

@@ -79,8 +79,9 @@ func (e *Entry) pending() bool {
 // Shards is the number of shards that a [Store] lists its messages in.
 const Shards = 16
 
-// MaxHeld is how many messages of a lane [Store.Held] lists.
-const MaxHeld = 20
+// MaxHeld is how many messages that were left to the sweep are listed of a lane: those behind them are
+// sent when these are.
+const MaxHeld = 10
 
 // Store is where the relay finds messages and notes the results of its tries. All methods
 // are safe for concurrent use. A note changes only the message that was read. If another
@@ -93,10 +94,10 @@ type Store interface {
 	Load(ctx context.Context, refs []Ref, size int) (found map[Ref]*Entry, read int, err error)
 
 	// Waiting lists a destination's waiting messages in one shard (0 to 15) a page at a time:
-	// first those of [Store.Held], lane by lane, then those that were committed by the
-	// given time. The messages of a lane, and those after the lanes, are sorted with the
-	// oldest first, and those of one record by Number. All messages of a lane are in the same
-	// shard. The list begins after the cursor, which is empty for the beginning, and Waiting
+	// first those of [Store.Held], lane by lane and about MaxHeld of each, then those that were
+	// committed by the given time. The messages of a lane, and those after the lanes, are
+	// sorted with the oldest first, and those of one record by Number. All messages of a lane
+	// are in the same shard. The list begins after the cursor, which is empty for the beginning, and Waiting
 	// returns the next cursor, which is empty at the end. The list may not have the latest
 	// writes, and a page may be empty.
 	Waiting(ctx context.Context, shard int, destination string, before time.Time, cursor string) ([]Ref, string, error)

@@ -129,8 +129,12 @@ func (s *memoryStore) list(op string, shard int, wanted func(destination string)
 			}
 		}
 		slices.SortFunc(list, byPlace)
+		lanes := map[outbox.Lane]int{}
 		for i, e := range list {
 			if place(e) <= cursor {
+				continue
+			}
+			if lanes[laneOf(e)]++; isHeld(e) && lanes[laneOf(e)] > outbox.MaxHeld {
 				continue
 			}
 			if len(page) == s.page {

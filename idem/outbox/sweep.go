@@ -16,7 +16,8 @@ const readers = 4
 
 // Sweep sends messages that the stream has missed or left to it: all waiting messages older
 // than [Options.Grace], and younger ones with an ordering key that the stream has left.
-// Destinations are swept side by side, each shard by shard, the oldest messages first.
+// Destinations are swept side by side, each shard by shard: first what was left in an order, at
+// most [MaxHeld] messages of each ordering key in turn, then the oldest messages first.
 // Among messages with the same destination and ordering key, those that were left earlier
 // are sent first.
 //
@@ -56,6 +57,8 @@ type pass struct {
 	refs   []Ref  // the rest of the page
 	// held are lanes whose first messages were read before and still wait.
 	held map[Lane]bool
+	// sent: messages in an order were sent, and more may wait behind them.
+	sent bool
 }
 
 // pass takes the destination's pass. Another sweep at the same time has its own.
@@ -90,11 +93,14 @@ func (s *sweep) destination(name string) {
 			s.note(func(r *Report) { r.More = true })
 			return
 		}
-		s.send(s.read(name, p), p.held)
-		if p.cursor == "" && len(p.refs) == 0 {
-			p.shard, p.held = (p.shard+1)%Shards, map[Lane]bool{}
-			shards--
+		p.sent = s.send(s.read(name, p), p.held) || p.sent
+		if p.cursor != "" || len(p.refs) > 0 {
+			continue
 		}
+		if shards--; p.sent {
+			shards = Shards // this one comes once more, after the others
+		}
+		p.shard, p.held, p.sent = (p.shard+1)%Shards, map[Lane]bool{}, false
 	}
 }
 
@@ -137,8 +143,8 @@ func (s *sweep) trouble(err error) {
 	})
 }
 
-// send sends what a pass has read.
-func (s *sweep) send(entries []*Entry, held map[Lane]bool) {
+// send sends what a pass has read, and reports whether it has sent what was read of an order.
+func (s *sweep) send(entries []*Entry, held map[Lane]bool) (sent bool) {
 	p := newPlan()
 	var before []Ref
 	var lanes []Lane
@@ -185,8 +191,11 @@ func (s *sweep) send(entries []*Entry, held map[Lane]bool) {
 	for key, l := range p.byLane {
 		if len(l.entries) > 0 {
 			held[key] = true
+		} else {
+			sent = true
 		}
 	}
+	return sent
 }
 
 // age notes when the oldest of the entries was committed. An unreadable one does not say.

@@ -94,7 +94,7 @@ resource "aws_cloudwatch_metric_alarm" "relay_failures_depth" {
 
 resource "aws_cloudwatch_metric_alarm" "relay_failures_old" {
   alarm_actions       = [var.alarm_topic]
-  alarm_description   = "entries have been in the failure queue for six days, and leave it within eight: act on them now. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#failuresold"
+  alarm_description   = "in six days the failure queue was hardly ever empty: what has been there for so long is deleted within eight. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#failuresold"
   alarm_name          = "${var.name}-relay-failures-old"
   comparison_operator = "GreaterThanOrEqualToThreshold"
   datapoints_to_alarm = 144
@@ -267,7 +267,7 @@ resource "aws_iam_role_policy" "relay_role_policy" {
 
 resource "aws_cloudwatch_metric_alarm" "relay_stopped" {
   alarm_actions       = [var.alarm_topic]
-  alarm_description   = "no sweep of the relay could look in 10 minutes: messages that the stream has missed, or that could not be sent at once, wait; look at the relay's log and its rule. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#stopped"
+  alarm_description   = "no sweep of the relay could look for about half an hour: messages that the stream has missed, or that could not be sent at once, wait; look at the relay's log and its rule. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#stopped"
   alarm_name          = "${var.name}-relay-stopped"
   comparison_operator = "LessThanThreshold"
   datapoints_to_alarm = 2

@@ -103,7 +103,7 @@ resource "aws_cloudwatch_metric_alarm" "sweeper_escalations_depth" {
 
 resource "aws_cloudwatch_metric_alarm" "sweeper_escalations_old" {
   alarm_actions       = [var.alarm_topic]
-  alarm_description   = "questions that were escalated have been in the queue for six days, and leave it within eight: their records stay open, so resolve them or list them in the index. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#escalationsold"
+  alarm_description   = "in six days the escalation queue was hardly ever empty: what has been there for so long is deleted within eight, and its record stays open: resolve it, and delete the message. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#escalationsold"
   alarm_name          = "${var.name}-sweeper-escalations-old"
   comparison_operator = "GreaterThanOrEqualToThreshold"
   datapoints_to_alarm = 144
@@ -277,7 +277,7 @@ resource "aws_cloudwatch_event_target" "sweeper_schedule_target" {
 
 resource "aws_cloudwatch_metric_alarm" "sweeper_stopped" {
   alarm_actions       = [var.alarm_topic]
-  alarm_description   = "no sweep could count the open questions in 10 minutes: operations whose process died stay in progress, and open questions are not asked; look at the sweeper's log and its rule. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#stopped"
+  alarm_description   = "no sweep could count the open questions for about half an hour: operations whose process died stay in progress, and open questions are not asked; look at the sweeper's log and its rule. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#stopped"
   alarm_name          = "${var.name}-sweeper-stopped"
   comparison_operator = "LessThanThreshold"
   datapoints_to_alarm = 2

@@ -190,7 +190,7 @@ resource "aws_cloudwatch_metric_alarm" "worker_queue_dead_letters_depth" {
 
 resource "aws_cloudwatch_metric_alarm" "worker_queue_dead_letters_old" {
   alarm_actions       = [var.alarm_topic]
-  alarm_description   = "messages that could not be handled have been there for six days, and are deleted within eight, dead letters within four: redrive or save them. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#deadlettersold"
+  alarm_description   = "in six days the queue was hardly ever empty: what has been there for so long is deleted within eight, dead letters within four; redrive or save it. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#deadlettersold"
   alarm_name          = "${var.name}-worker-queue-dead-letters-old"
   comparison_operator = "GreaterThanOrEqualToThreshold"
   datapoints_to_alarm = 144
