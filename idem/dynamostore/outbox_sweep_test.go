@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // counting is a sender that counts by ordering key what it is given, and fails or ends the sweep where it should.
@@ -99,4 +100,45 @@ func TestASweepReadsLittleForADestinationThatIsDown(t *testing.T) {
 	report := b.sweep(t, &c, -1)
 	require.Equal(t, 2, c.calls)
 	require.LessOrEqual(t, report.Failed+report.Deferred+report.Skipped, 200)
+}
+
+// Of each lane the first messages are listed, whatever the sizes of the lanes before it, and nothing is listed twice.
+func TestLongLanesAreListedInPart(t *testing.T) {
+	t.Parallel()
+	b := openBox(t)
+	const shard = 7
+	lanes := map[outbox.Ref]int{} // by the message
+	var all [][]outbox.Ref
+	for n, size := range []int{1, 9, 10, 11, 99, 100, 101, 130, 1, 12, 3} {
+		refs := b.left(t, "orders", laneIn(schema.OutboxShard+shardName(shard), "orders", n), size, base)
+		for _, ref := range refs {
+			lanes[ref] = n
+		}
+		all = append(all, refs)
+	}
+	for name, list := range map[string]func(cursor string) ([]outbox.Ref, string, error){
+		"Waiting": func(cursor string) ([]outbox.Ref, string, error) {
+			return b.Waiting(t.Context(), shard, "orders", base, cursor)
+		},
+		"Strays": func(cursor string) ([]outbox.Ref, string, error) {
+			return b.Strays(t.Context(), shard, []string{"others"}, base, cursor)
+		},
+	} {
+		listed := make([][]outbox.Ref, len(all))
+		for cursor := ""; ; {
+			refs, next, err := list(cursor)
+			require.NoError(t, err)
+			for _, ref := range refs {
+				listed[lanes[ref]] = append(listed[lanes[ref]], ref)
+			}
+			if cursor = next; cursor == "" {
+				break
+			}
+		}
+		for n, refs := range listed {
+			require.Equal(t, all[n][:len(refs)], refs, "%s: lane %d is listed from its first message on", name, n)
+			require.GreaterOrEqual(t, len(refs), min(len(all[n]), outbox.MaxHeld), "%s: lane %d", name, n)
+			require.LessOrEqual(t, len(refs), 2*outbox.MaxHeld, "%s: lane %d", name, n)
+		}
+	}
 }
