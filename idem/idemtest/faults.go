@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/idem-go/idempotency/idem/internal/sim"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -106,6 +107,9 @@ func Hold(held **Call) Fault {
 	}
 }
 
+// intercepted is the store of which a fault decides on each call.
+type intercepted sim.Store
+
 // Faults is a store that misbehaves on request, and counts its calls. It
 // passes calls on to the store it was made with: calls of [protocol.AdminStore] and
 // [protocol.Scanner] over a store without them are refused with [errors.ErrUnsupported]. It
@@ -122,7 +126,7 @@ type Faults struct {
 // NewFaults returns a store without faults over the given one.
 func NewFaults(store protocol.Store) *Faults {
 	f := &Faults{next: map[Method][]Fault{}, always: map[Method]Fault{}}
-	f.intercepted = intercepted{store, f.intercept}
+	f.intercepted = sim.Intercept(store, f.intercept)
 	return f
 }
 
@@ -170,7 +174,8 @@ func (f *Faults) Reset() {
 	f.log = nil
 }
 
-func (f *Faults) intercept(ctx context.Context, c *Call) error {
+func (f *Faults) intercept(ctx context.Context, method, id string, do func(context.Context) error) error {
+	c := &Call{Method: Method(method), ID: id, do: do}
 	f.mu.Lock()
 	f.log = append(f.log, c.Method)
 	fault, found := f.always[c.Method]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/sim"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -71,7 +72,7 @@ func (h *Harness) fail(format string, args ...any) {
 
 func (h *Harness) start() {
 	p := new(process)
-	p.intercepted = intercepted{h.Faults, p.intercept}
+	p.intercepted = sim.Intercept(h.Faults, p.intercept)
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	opts := h.opts
 	opts.Observer = p.observed(opts.Observer)

@@ -59,11 +59,11 @@ func (p *process) enter() (reaches, survives bool) {
 	return !p.dead || p.landed, !p.dead
 }
 
-func (p *process) intercept(ctx context.Context, c *Call) error {
+func (p *process) intercept(ctx context.Context, _, _ string, do func(context.Context) error) error {
 	reaches, survives := p.enter()
 	var err error
 	if reaches {
-		err = c.Do(ctx)
+		err = do(ctx)
 	}
 	if !survives {
 		p.crash()
