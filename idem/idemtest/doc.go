@@ -23,6 +23,9 @@
 // A wrapped handler, of package idemlambda or idemhttp, is made from [Harness.Engine], again
 // after each Restart: idemlambda.Wrap has an example with a crash.
 //
+// [Explore] runs a handler again and again, each time with another fault, and finds what takes place
+// twice, or not at all: README.md of this folder begins with such a mistake.
+//
 // Nothing is logged unless the engine's options have an Observer.
 //
 // [Context] is for calling a handler directly. memstore.NewPlain turns every wrapper

@@ -1,0 +1,92 @@
+package idemtest_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// The handler of the page, and its test.
+
+var Book = idem.Operation{Name: "book", Repeat: idem.Repeatable}
+
+type Booking struct {
+	ID    string
+	Cents int
+}
+
+type Bank interface {
+	Charge(ctx context.Context, token string, cents int) (charge string, err error)
+}
+
+type Desk struct{ Bank Bank }
+
+// careless is the handler with its mistake.
+type careless struct{ Bank Bank }
+
+func (d *careless) Book(ctx context.Context, b Booking) (string, error) {
+	return d.Bank.Charge(ctx, rand.Text(), b.Cents)
+}
+
+func (d *Desk) Book(ctx context.Context, b Booking) (string, error) {
+	charge, err := d.Bank.Charge(ctx, idem.Token(ctx), b.Cents)
+	if errors.Is(err, ErrDeclined) {
+		return "", idem.Permanent(err)
+	}
+	return charge, err
+}
+
+var ErrDeclined = errors.New("the card was declined")
+
+type fakeBank struct{ *idemtest.Provider }
+
+func (f fakeBank) Charge(ctx context.Context, token string, cents int) (string, error) {
+	err := f.Do(ctx, "charge", token)
+	if errors.Is(err, idemtest.ErrRejected) {
+		return "", ErrDeclined
+	}
+	return "ch_1", err
+}
+
+func TestBook(t *testing.T) {
+	idemtest.Explore(t, func(w *idemtest.World) {
+		desk := &Desk{Bank: fakeBank{w.Provider("bank")}}
+		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			b := Booking{ID: "b-1", Cents: 4200}
+			return idem.Do(ctx, e, Book.Key("acme", b.ID), b, desk.Book)
+		})
+	})
+}
+
+// The page has what Explore prints.
+func TestThePageOfExplore(t *testing.T) {
+	book := func(desk func(Bank) func(context.Context, Booking) (string, error)) func(*idemtest.World) {
+		return func(w *idemtest.World) {
+			handler := desk(fakeBank{w.Provider("bank")})
+			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+				b := Booking{ID: "b-1", Cents: 4200}
+				return idem.Do(ctx, e, Book.Key("acme", b.ID), b, handler)
+			})
+		}
+	}
+	page, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	const twice = "bank: charge took place more than once"
+	story := idemtest.StoryOf(t, twice, book(func(b Bank) func(context.Context, Booking) (string, error) {
+		return (&careless{b}).Book
+	}))
+	table := idemtest.Explore(t, book(func(b Bank) func(context.Context, Booking) (string, error) {
+		return (&Desk{b}).Book
+	})).String()
+	for _, text := range []string{twice + ":\n  " + strings.Join(story, "\n  ") + "\n", table} {
+		require.Contains(t, string(page), "```text\n"+text+"```\n", "put what Explore prints into the page")
+	}
+}

@@ -1,0 +1,198 @@
+package idemtest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	samples "github.com/idem-go/idempotency/events"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/outbox"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+)
+
+// shop is a handler's other systems.
+type shop struct{ bank, mail, stock *idemtest.Provider }
+
+// permanent is what a handler makes of a rejection.
+func permanent(err error) error {
+	if errors.Is(err, idemtest.ErrRejected) {
+		return idem.Permanent(err)
+	}
+	return err
+}
+
+type handler func(context.Context, shop) (string, error)
+
+// story has an order handled.
+func story(op idem.Operation, h handler) func(*idemtest.World) {
+	return func(w *idemtest.World) {
+		s := shop{w.Provider("bank"), w.Provider("mail"), w.Provider("stock")}
+		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			return idem.Do(ctx, e, op.Key("acme", "order-1"), "a book", func(ctx context.Context, _ string) (string, error) {
+				return h(ctx, s)
+			})
+		})
+	}
+}
+
+var (
+	once   = idem.Operation{Name: "order"}
+	repeat = idem.Operation{Name: "order", Repeat: idem.Repeatable}
+	atomic = idem.Operation{Name: "order", Repeat: idem.Repeatable, Mode: idem.Atomic}
+)
+
+// step has an effect take place in a step, and undoes it where the operation fails.
+func step(ctx context.Context, p *idemtest.Provider, effect string, undo bool) error {
+	c := &idem.EffectConfig{}
+	if undo {
+		c.Compensate = func(ctx context.Context) error { return p.Undo(ctx, effect, idem.Token(ctx)) }
+	}
+	return idem.PermanentStep(idem.StepEffect(ctx, effect, func(ctx context.Context) error {
+		return permanent(p.Do(ctx, effect, idem.Token(ctx)))
+	}, c))
+}
+
+// A handler's mistakes are found.
+func TestExploreFindsMistakes(t *testing.T) {
+	for name, c := range map[string]struct {
+		op      idem.Operation
+		handler handler
+		want    string
+	}{
+		"a charge without a token": {repeat, func(ctx context.Context, s shop) (string, error) {
+			return "charged", permanent(s.bank.Do(ctx, "charge", ""))
+		}, "bank: charge took place more than once"},
+		"another token each time": {repeat, func(ctx context.Context, s shop) (string, error) {
+			return "charged", permanent(s.bank.Do(ctx, "charge", fmt.Sprint(rand.Int())))
+		}, "bank: charge took place more than once"},
+		"an effect before a step": {repeat, func(ctx context.Context, s shop) (string, error) {
+			if err := s.mail.Do(ctx, "welcome", ""); err != nil {
+				return "", permanent(err)
+			}
+			return "charged", step(ctx, s.bank, "charge", false)
+		}, "mail: welcome took place more than once"},
+		"a swallowed error": {once, func(ctx context.Context, s shop) (string, error) {
+			_ = s.bank.Do(ctx, "charge", idem.Token(ctx))
+			return "charged", nil
+		}, `the caller got "charged", and bank: charge has not taken place`},
+		"a compensation forgotten": {repeat, func(ctx context.Context, s shop) (string, error) {
+			if err := step(ctx, s.bank, "charge", false); err != nil {
+				return "", err
+			}
+			return "ordered", step(ctx, s.stock, "reserve", false)
+		}, "the operation failed, and bank: charge stands"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := idemtest.Findings(t, story(c.op, c.handler))
+			require.NoError(t, err)
+			require.Contains(t, found, c.want)
+		})
+	}
+}
+
+// What is right is left alone.
+func TestExploreFindsNothing(t *testing.T) {
+	transacted := dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, _ string) (string, error) {
+		tx.Put(types.Put{TableName: aws.String("orders"), Item: map[string]types.AttributeValue{
+			"id": &types.AttributeValueMemberS{Value: "order-1"}}}, nil)
+		tx.Publish("ordered", outbox.Message{Destination: "mail", Body: []byte("order-1")})
+		return "ordered", nil
+	})
+	var event events.APIGatewayV2HTTPRequest
+	sample, err := samples.Get("apigw-v2-jwt") // POST /payments
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(sample, &event))
+	for name, s := range map[string]func(*idemtest.World){
+		"once": story(once, func(ctx context.Context, s shop) (string, error) {
+			return "charged", permanent(s.bank.Do(ctx, "charge", ""))
+		}),
+		"with a token": story(repeat, func(ctx context.Context, s shop) (string, error) {
+			return "charged", permanent(s.bank.Do(ctx, "charge", idem.Token(ctx)))
+		}),
+		"steps": story(repeat, func(ctx context.Context, s shop) (string, error) {
+			if err := step(ctx, s.bank, "charge", true); err != nil {
+				return "", err
+			}
+			return "ordered", step(ctx, s.stock, "reserve", false)
+		}),
+		"a transaction": story(once, func(ctx context.Context, _ shop) (string, error) { return transacted(ctx, "") }),
+		"atomic":        story(atomic, func(ctx context.Context, _ shop) (string, error) { return transacted(ctx, "") }),
+		"HTTP": func(w *idemtest.World) {
+			bank := w.Provider("bank")
+			post := func(ctx context.Context, _ events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+				switch err := bank.Do(ctx, "charge", idem.Token(ctx)); {
+				case errors.Is(err, idemtest.ErrRejected):
+					return events.APIGatewayV2HTTPResponse{StatusCode: 402, Body: `"no"`}, nil
+				case err != nil:
+					return events.APIGatewayV2HTTPResponse{}, err
+				}
+				return events.APIGatewayV2HTTPResponse{StatusCode: 201, Body: `"charged"`}, nil
+			}
+			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+				handler := idemlambda.HTTPAPI(e, idemhttp.Routes{"POST /payments": once}, idemhttp.Claim("sub"), nil, post)
+				resp, err := handler(ctx, event)
+				if err == nil && resp.StatusCode >= 300 {
+					err = errors.New(resp.Body)
+				}
+				return resp.Body, err
+			})
+		},
+		"SQS": func(w *idemtest.World) {
+			bank := w.Provider("bank")
+			ship := func(ctx context.Context, _ string) error {
+				return permanent(bank.Do(ctx, "charge", idem.Token(ctx)))
+			}
+			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+				handler := idemlambda.SQS(e, repeat, idemlambda.SQSMessageID(idem.SingleTenant), nil, ship)
+				resp, err := handler(ctx, events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m-1", Body: `"order-1"`,
+					EventSource: "aws:sqs", EventSourceARN: "arn:aws:sqs:eu-central-1:1:orders"}}})
+				if err == nil && len(resp.BatchItemFailures) > 0 {
+					err = errors.New("the message is to be delivered again")
+				}
+				return nil, err
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Log("\n" + idemtest.Explore(t, s).String())
+		})
+	}
+}
+
+func TestExploreRefuses(t *testing.T) {
+	charge := func(ctx context.Context, e *idem.Engine, do func(context.Context) error) (any, error) {
+		return idem.Do(ctx, e, once.Key("acme", "order-1"), 1, func(ctx context.Context, _ int) (int, error) {
+			return 1, do(ctx)
+		})
+	}
+	for want, s := range map[string]func(*idemtest.World){
+		"World.Deliver 0 times": func(*idemtest.World) {},
+		"where nothing goes wrong the caller gets no outcome: no": func(w *idemtest.World) {
+			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+				return charge(ctx, e, func(context.Context) error { return errors.New("no") })
+			})
+		},
+		"bank: charge is called with a context that is not the handler's": func(w *idemtest.World) {
+			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+				return charge(ctx, e, func(context.Context) error {
+					return w.Provider("bank").Do(context.Background(), "charge", "")
+				})
+			})
+		},
+	} {
+		_, err := idemtest.Findings(t, s)
+		require.ErrorContains(t, err, want)
+	}
+}

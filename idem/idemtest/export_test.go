@@ -1,0 +1,25 @@
+package idemtest
+
+import (
+	"maps"
+	"slices"
+	"testing"
+)
+
+// Findings is what Explore fails with.
+func Findings(t *testing.T, story func(*World)) ([]string, error) {
+	r, err := explore(t, story)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(r.found)), nil
+}
+
+// StoryOf is the shortest story of a finding.
+func StoryOf(t *testing.T, found string, story func(*World)) []string {
+	r, err := explore(t, story)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.found[found]
+}

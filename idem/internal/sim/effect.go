@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// Errors of a call to the other system.
+var (
+	// ErrRejected: the effect did not take place, and never will.
+	ErrRejected = errors.New("the other system has rejected the call")
+	// ErrNoReply: the effect may have taken place.
+	ErrNoReply = errors.New("the other system has not replied")
+)
+
+// effect is one of the other systems' effects.
+type effect struct {
+	stands, most int
+	answers      map[string]error // by the token, which is answered as the first time
+}
+
+// Effect has an effect take place in another system, or undoes it. A token that was sent before changes
+// nothing. The empty one is no token.
+func (w *World) Effect(ctx context.Context, system, name, token string, undo bool) error {
+	p, _ := ctx.Value(processKey{}).(*process)
+	if p == nil || p.w != w {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.mistake = fmt.Errorf("%s: %s is called with a context that is not the handler's: pass on the one that "+
+			"the handler gets", system, name)
+		return w.mistake
+	}
+	call := system + ": " + name
+	if undo {
+		call = system + ": undo " + name
+	}
+	arrives := func(answer error) func() error {
+		return func() error { return w.arrive(system+": "+name, token, undo, answer) }
+	}
+	return p.call(call, outcomes{
+		made: arrives(nil), refused: arrives(ErrRejected), lost: func() error { return ErrNoReply },
+	})
+}
+
+// arrive returns the other system's answer to a call that it gets.
+func (w *World) arrive(name, token string, undo bool, answer error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.effects[name]
+	if e == nil {
+		e = &effect{answers: map[string]error{}}
+		w.effects[name] = e
+	}
+	if token != "" {
+		if undo {
+			token = "undo " + token
+		}
+		if first, known := e.answers[token]; known {
+			return first
+		}
+		e.answers[token] = answer
+	}
+	switch {
+	case answer != nil:
+	case undo:
+		e.stands = max(e.stands-1, 0)
+	default:
+		e.stands++
+		e.most = max(e.most, e.stands)
+	}
+	return answer
+}
+
+// Stands is how often each effect stands that has taken place, by its name. Transactions and their messages
+// are effects.
+func (w *World) Stands() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	stands := map[string]int{}
+	for name, e := range w.effects {
+		if e.stands > 0 {
+			stands[name] = e.stands
+		}
+	}
+	for _, u := range w.Store.Units() {
+		stands["transaction"]++
+		if p, ok := u.(interface{ Messages() []outbox.Message }); ok {
+			for _, m := range p.Messages() {
+				stands["message to "+m.Destination]++
+			}
+		}
+	}
+	return stands
+}

@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// process is one that the world has started. It is frozen once at most.
+type process struct {
+	w      *World
+	n      int
+	engine *idem.Engine
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex
+	dead   bool
+	frozen chan struct{} // closed when a call is frozen
+	thawed chan struct{} // closed when the process goes on
+}
+
+type processKey struct{}
+
+func (w *World) start() *process {
+	p := &process{w: w, frozen: make(chan struct{}), thawed: make(chan struct{})}
+	w.mu.Lock()
+	w.processes = append(w.processes, p)
+	p.n = len(w.processes)
+	w.mu.Unlock()
+	p.ctx, p.cancel = context.WithCancelCause(context.WithValue(context.Background(), processKey{}, p))
+	silent := func(context.Context, notice.Notice) {}
+	engine, err := idem.New(Intercept(w.Store, p.storeCall), &idem.Options{Observer: silent})
+	if err != nil {
+		panic(err)
+	}
+	p.engine = engine
+	return p
+}
+
+var errKilled = errors.New("the process was killed")
+
+// killedError is what the calls of a dead process give. It is a conflict too, so that its engine neither runs
+// a handler nor tries again.
+type killedError struct{}
+
+func (killedError) Error() string   { return errKilled.Error() }
+func (killedError) Unwrap() []error { return []error{errKilled, &protocol.ConflictError{}} }
+
+func (p *process) kill() {
+	p.mu.Lock()
+	p.dead = true
+	p.mu.Unlock()
+	p.cancel(errKilled)
+}
+
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+func (p *process) wasFrozen() bool { return isClosed(p.frozen) }
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait waits while the process is frozen.
+func (p *process) wait() {
+	if p.wasFrozen() {
+		<-p.thawed
+	}
+}
+
+// outcomes are what a call does.
+type outcomes struct{ made, refused, lost func() error }
+
+// call makes a call, or not, as the plan says.
+func (p *process) call(name string, o outcomes) error {
+	p.wait()
+	if p.isDead() {
+		return killedError{}
+	}
+	at, fate := p.w.enter(name)
+	var err error
+	switch fate {
+	case Frozen:
+		p.w.tell("process %d: its %s %s", p.n, at, fate)
+		p.freeze()
+		p.wait()
+		if p.isDead() {
+			return killedError{}
+		}
+		fate, err = Pass, o.made()
+	case Refused:
+		err = o.refused()
+	case RequestLost:
+		err = o.lost()
+	case ReplyLost:
+		_ = o.made()
+		err = o.lost()
+	case KilledFirst:
+		p.kill()
+	case KilledAfter:
+		_ = o.made()
+		p.kill()
+	default:
+		err = o.made()
+	}
+	switch {
+	case fate != Pass:
+		p.w.tell("process %d: its %s %s", p.n, at, fate)
+	case err != nil:
+		p.w.tell("process %d: %s: %s", p.n, at, short(err))
+	default:
+		p.w.tell("process %d: %s", p.n, at)
+	}
+	p.wait()
+	if p.isDead() {
+		return killedError{}
+	}
+	return err
+}
+
+func (p *process) freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !isClosed(p.frozen) {
+		close(p.frozen)
+	}
+}
+
+// storeCall is a call of the process to the store.
+func (p *process) storeCall(ctx context.Context, method, _ string, do func(context.Context) error) error {
+	failed := func(ambiguous bool, text string) func() error {
+		return func() error {
+			return &protocol.StoreError{Op: method, Ambiguous: ambiguous, Down: true, Err: errors.New(text)}
+		}
+	}
+	return p.call(method, outcomes{
+		made: func() error { return do(ctx) }, refused: failed(false, "refused"), lost: failed(true, "no reply"),
+	})
+}
+
+// short is an error in a line.
+func short(err error) string {
+	if c, ok := errors.AsType[*protocol.ConflictError](err); ok && c.Existing != nil {
+		return "the record is " + string(c.Existing.State)
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return text
+}
