@@ -104,6 +104,10 @@ fuzz: ## Run every fuzz test for FUZZ (60s)
 bench: ## Measure what the library adds, and fail where it adds too much
 	$(WITH_DB) $(GO) run ./local/measure/bench
 
+.PHONY: peer
+peer: ## Run faults with Powertools for AWS Lambda and with idem, and say what comes of them
+	$(WITH_DB) $(GO) test -count=1 -v ./local/measure/peer
+
 .PHONY: size
 size: ## Print what the library adds to a function's binary and start-up
 	$(GO) run ./local/measure/size
