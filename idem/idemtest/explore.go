@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"text/tabwriter"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/sim"
@@ -63,9 +61,6 @@ func (p *Provider) Undo(ctx context.Context, effect, token string) error {
 	return p.sim.Effect(ctx, p.name, effect, token, true)
 }
 
-// maxRuns bounds the runs of an exploration.
-const maxRuns = 500
-
 // Explore runs a story again and again. In each run it has one call go wrong, or two, to the store or to another
 // system: the call is refused, its request or its reply is lost, the process is killed before or after it, or is
 // frozen until another process has taken over. Then the request is delivered again. Explore fails the test where
@@ -87,99 +82,31 @@ func Explore(t *testing.T, story func(*World)) *Report {
 	if err != nil {
 		t.Fatalf("idemtest: Explore: %v", err)
 	}
-	for _, found := range slices.Sorted(maps.Keys(r.found)) {
-		t.Errorf("%s:\n  %s", found, strings.Join(r.found[found], "\n  "))
+	for _, found := range slices.Sorted(maps.Keys(r.Found)) {
+		t.Errorf("%s:\n  %s", found, strings.Join(r.Found[found], "\n  "))
 	}
-	return r
+	return &Report{r}
 }
 
-func explore(t *testing.T, story func(*World)) (*Report, error) {
+func explore(t *testing.T, story func(*World)) (*sim.Report, error) {
 	t.Helper()
 	logs := slog.Default()
 	defer slog.SetDefault(logs)
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // hundreds of runs log what goes wrong
-	run := func(plan sim.Plan) (*sim.World, error) {
+	return sim.Explore(func(plan sim.Plan) (*sim.World, error) {
 		w := &World{sim: sim.New(plan)}
 		synctest.Test(t, func(*testing.T) { story(w) })
 		if w.delivered != 1 {
 			return nil, fmt.Errorf("the story calls World.Deliver %d times: call it once", w.delivered)
 		}
-		return w.sim, w.sim.Mistake()
-	}
-	calm, err := run(nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := calm.Answers()[0].Err; err != nil {
-		return nil, fmt.Errorf("where nothing goes wrong the caller gets no outcome: %w", err)
-	}
-	r := &Report{expected: calm.Stands(), found: map[string][]string{}}
-	r.rows = append(r.rows, calm.Row())
-	r.add(calm)
-	var singles []sim.Plan
-	points, first := calm.Points()
-	for _, at := range points[:first] {
-		for _, fate := range sim.Fates {
-			singles = append(singles, sim.Plan{at: fate})
-		}
-	}
-	var pairs []sim.Plan
-	for _, plan := range singles {
-		w, err := run(plan)
-		if err != nil {
-			return nil, err
-		}
-		r.rows = append(r.rows, w.Row())
-		r.add(w)
-		points, _ := w.Points()
-		for _, at := range points[1+slices.IndexFunc(points, func(at sim.Point) bool { return plan[at] != sim.Pass }):] {
-			for _, fate := range sim.Fates {
-				pair := maps.Clone(plan)
-				pair[at] = fate
-				pairs = append(pairs, pair)
-			}
-		}
-	}
-	// If there are too many, some are taken: the same ones each time.
-	rand.New(rand.NewPCG(1, 1)).Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
-	for _, plan := range pairs[:max(0, min(len(pairs), maxRuns-r.runs))] {
-		w, err := run(plan)
-		if err != nil {
-			return nil, err
-		}
-		r.add(w)
-	}
-	return r, nil
+		return w.sim, nil
+	})
 }
 
 // Report is what became of the runs of an exploration.
-type Report struct {
-	expected map[string]int // how often each effect stands where nothing goes wrong
-	rows     []sim.Row
-	runs     int
-	found    map[string][]string // the shortest story of each finding
-}
-
-func (r *Report) add(w *sim.World) {
-	r.runs++
-	for _, found := range w.Findings(r.expected) {
-		if story := w.Story(); r.found[found] == nil || len(story) < len(r.found[found]) {
-			r.found[found] = story
-		}
-	}
-}
+type Report struct{ sim *sim.Report }
 
 // String is a table of the runs in which one call goes wrong: what goes wrong, the effects that stand in the end, what
 // the first caller and the last one get, and the record's state. The same story gives the same table: compare it
 // with a file, to see what a change of the handler changes.
-func (r *Report) String() string {
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "fault\teffects\tfirst caller\tlast caller\trecord")
-	for _, row := range r.rows {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", row.Fault, row.Effects, row.First, row.Last, row.Records)
-	}
-	_ = table.Flush()
-	fmt.Fprintf(&b, "%d runs\n", r.runs)
-	return b.String()
-}
+func (r *Report) String() string { return r.sim.String() }

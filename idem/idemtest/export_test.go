@@ -12,7 +12,7 @@ func Findings(t *testing.T, story func(*World)) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Sorted(maps.Keys(r.found)), nil
+	return slices.Sorted(maps.Keys(r.Found)), nil
 }
 
 // StoryOf is the shortest story of a finding.
@@ -21,5 +21,5 @@ func StoryOf(t *testing.T, found string, story func(*World)) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.found[found]
+	return r.Found[found]
 }

@@ -74,24 +74,24 @@ func (w *World) arrive(name, token string, undo bool, answer error) error {
 	return answer
 }
 
-// Stands is how often each effect stands that has taken place, by its name. Transactions and their messages
+// stands is how often each effect stands that has taken place, by its name. Transactions and their messages
 // are effects.
-func (w *World) Stands() map[string]int {
+func (w *World) stands() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	stands := map[string]int{}
+	all := map[string]int{}
 	for name, e := range w.effects {
 		if e.stands > 0 {
-			stands[name] = e.stands
+			all[name] = e.stands
 		}
 	}
 	for _, u := range w.Store.Units() {
-		stands["transaction"]++
+		all["transaction"]++
 		if p, ok := u.(interface{ Messages() []outbox.Message }); ok {
 			for _, m := range p.Messages() {
-				stands["message to "+m.Destination]++
+				all["message to "+m.Destination]++
 			}
 		}
 	}
-	return stands
+	return all
 }

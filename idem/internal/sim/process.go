@@ -34,8 +34,12 @@ func (w *World) start() *process {
 	p.n = len(w.processes)
 	w.mu.Unlock()
 	p.ctx, p.cancel = context.WithCancelCause(context.WithValue(context.Background(), processKey{}, p))
+	store := protocol.Store(w.Store)
+	if w.Broken != nil {
+		store = w.Broken(w.Store)
+	}
 	silent := func(context.Context, notice.Notice) {}
-	engine, err := idem.New(Intercept(w.Store, p.storeCall), &idem.Options{Observer: silent})
+	engine, err := idem.New(Intercept(store, p.storeCall), &idem.Options{Observer: silent})
 	if err != nil {
 		panic(err)
 	}

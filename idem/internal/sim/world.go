@@ -8,12 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Fate is what becomes of a call.
@@ -59,48 +59,25 @@ type Plan map[Point]Fate
 // World is one run of a story.
 type World struct {
 	Store *memstore.Store
+	// Broken, if set, returns the store that the processes get in its place: to see what is found.
+	Broken func(*memstore.Store) protocol.Store
 
 	plan Plan
 
 	mu        sync.Mutex
 	made      map[string]int
 	points    []Point
-	first     int // how many of them are of the first two deliveries
+	first     int // how many of them are of the first two deliveries; the later ones repeat the second
 	story     []string
 	processes []*process
 	effects   map[string]*effect
 	answers   []Answer
-	mistake   error
+	mistake   error // of the story
 }
 
 // New returns a world without processes.
 func New(plan Plan) *World {
 	return &World{Store: memstore.New(), plan: plan, made: map[string]int{}, effects: map[string]*effect{}}
-}
-
-// Points are the calls that were made, in their order. The later deliveries of a world in which nothing goes
-// wrong make the same ones as the second: first is how many belong to the first two.
-func (w *World) Points() (all []Point, first int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.points), w.first
-}
-
-// Answers are what the callers got, in the order of the answers.
-func (w *World) Answers() []Answer { return w.answers }
-
-// Mistake is one of the story's.
-func (w *World) Mistake() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.mistake
-}
-
-// Story is what has happened, a line each.
-func (w *World) Story() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.story)
 }
 
 func (w *World) tell(format string, args ...any) {

@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// maxRuns bounds the runs of an exploration.
+const maxRuns = 500
+
+// Explore plays a story without a fault, then with each fault of a call of its first two deliveries, then with pairs of
+// faults.
+func Explore(play func(Plan) (*World, error)) (*Report, error) {
+	r := &Report{Found: map[string][]string{}}
+	run := func(plan Plan) (*World, error) {
+		w, err := play(plan)
+		if err == nil {
+			err = w.mistake
+		}
+		if err == nil && len(plan) == 0 {
+			if err = w.answers[0].Err; err != nil {
+				err = fmt.Errorf("where nothing goes wrong the caller gets no outcome: %w", err)
+			}
+			r.expected = w.stands()
+		}
+		if err == nil {
+			r.add(w, len(plan) < 2)
+		}
+		return w, err
+	}
+	calm, err := run(nil)
+	if err != nil {
+		return nil, err
+	}
+	var pairs []Plan
+	for _, at := range calm.points[:calm.first] {
+		for _, fate := range Fates {
+			w, err := run(Plan{at: fate})
+			if err != nil {
+				return nil, err
+			}
+			for _, later := range w.points[1+slices.Index(w.points, at):] {
+				for _, second := range Fates {
+					pairs = append(pairs, Plan{at: fate, later: second})
+				}
+			}
+		}
+	}
+	// If there are too many, some are taken: the same ones each time.
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
+	for _, plan := range pairs[:max(0, min(len(pairs), maxRuns-r.runs))] {
+		if _, err := run(plan); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Report is what became of the runs of an exploration.
+type Report struct {
+	// Found has the shortest story of each finding.
+	Found map[string][]string
+
+	expected map[string]int // how often each effect stands where nothing goes wrong
+	rows     []row
+	runs     int
+}
+
+func (r *Report) add(w *World, listed bool) {
+	if r.runs++; listed {
+		r.rows = append(r.rows, w.row())
+	}
+	for _, found := range w.findings(r.expected) {
+		if shortest := r.Found[found]; shortest == nil || len(w.story) < len(shortest) {
+			r.Found[found] = w.story
+		}
+	}
+}
+
+// String is a table of the runs with one fault.
+func (r *Report) String() string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "fault\teffects\tfirst caller\tlast caller\trecord")
+	for _, row := range r.rows {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", row.fault, row.effects, row.first, row.last, row.records)
+	}
+	_ = table.Flush()
+	fmt.Fprintf(&b, "%d runs\n", r.runs)
+	return b.String()
+}
+
+// row is a world in a line of a table.
+type row struct{ fault, effects, first, last, records string }
+
+func (w *World) row() (r row) {
+	for _, at := range w.points {
+		if fate := w.plan[at]; fate != Pass {
+			r.fault = join(r.fault, fmt.Sprintf("%s %s", at, fate))
+		}
+	}
+	stands := w.stands()
+	for _, name := range slices.Sorted(maps.Keys(stands)) {
+		r.effects = join(r.effects, name)
+		if n := stands[name]; n > 1 {
+			r.effects += fmt.Sprintf(" (%d times)", n)
+		}
+	}
+	r.last = w.answers[len(w.answers)-1].Kind()
+	for _, a := range w.answers {
+		if a.Delivery == 1 {
+			r.first = a.Kind()
+		}
+	}
+	for _, rec := range w.Store.Records() {
+		r.records = join(r.records, string(rec.State))
+	}
+	return r
+}
+
+func join(list, more string) string {
+	if list == "" {
+		return more
+	}
+	return list + ", " + more
+}
