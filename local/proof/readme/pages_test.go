@@ -252,10 +252,10 @@ func design(t *testing.T) string {
 	return regexp.MustCompile("\n +").ReplaceAllString(read(t, "idem/DESIGN.md"), " ")
 }
 
-// TestDesignNamesTestsThatExist finds every test that the design page names, in the
-// package that it names.
-func TestDesignNamesTestsThatExist(t *testing.T) {
-	text := design(t)
+// TestPagesNameTestsThatExist finds every test that the pages of the design and of the guarantees
+// name, in the package that they name.
+func TestPagesNameTestsThatExist(t *testing.T) {
+	text := design(t) + read(t, "idem/GUARANTEES.md")
 	named := 0
 	for _, m := range inPackage.FindAllStringSubmatch(text, -1) {
 		for _, test := range testName.FindAllStringSubmatch(m[2], -1) {

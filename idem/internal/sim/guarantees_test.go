@@ -1,0 +1,70 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// charge explores a handler that charges a card once, with the operation's token.
+func charge(t *testing.T, op idem.Operation) *Report {
+	r, err := Explore(func(plan Plan) (*World, error) {
+		w := New(plan)
+		synctest.Test(t, func(*testing.T) {
+			w.Play(func(ctx context.Context, e *idem.Engine) (any, error) {
+				return idem.Do(ctx, e, op.Key("acme", "1"), 1, func(ctx context.Context, _ int) (string, error) {
+					err := w.Effect(ctx, "bank", "charge", idem.Token(ctx), false)
+					if errors.Is(err, ErrRejected) {
+						err = idem.Permanent(err)
+					}
+					return "charged", err
+				})
+			})
+		})
+		return w, nil
+	})
+	require.NoError(t, err)
+	require.Empty(t, r.Found)
+	return r
+}
+
+// The page says what each caller gets at each fault of a first call.
+func TestThePageOfGuarantees(t *testing.T) {
+	page, err := os.ReadFile("../../GUARANTEES.md")
+	require.NoError(t, err)
+	once, repeatable := charge(t, idem.Operation{Name: "charge"}), charge(t, idem.Operation{Name: "charge", Repeat: idem.Repeatable})
+	var table strings.Builder
+	for i, a := range once.rows {
+		b := repeatable.rows[i]
+		require.Equal(t, a.fault, b.fault)
+		if strings.Contains(a.fault, "2nd Acquire") {
+			break
+		}
+		fault := a.fault
+		for call, words := range map[string]string{
+			"1st Acquire": "the claim", "1st bank: charge": "the charge", "1st Finish": "the outcome",
+		} {
+			fault = strings.Replace(fault, call, words, 1)
+		}
+		if fault == "" {
+			fault = "none"
+		}
+		cells := func(r row) string {
+			charged := "no"
+			if r.effects != "" {
+				charged = "yes"
+			}
+			return fmt.Sprintf("%s, %s | %s", r.first, r.last, charged)
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", fault, cells(a), cells(b))
+	}
+	require.Contains(t, string(page), table.String(), "put this into the page:\n%s", table.String())
+}
