@@ -83,12 +83,13 @@ func (r *Report) add(w *World, listed bool) {
 
 // String is a table of the runs with one fault.
 func (r *Report) String() string {
+	lines := "fault\teffects\tfirst caller\tlast caller\trecord\n"
+	for _, row := range r.rows {
+		lines += fmt.Sprintf("%s\t%s\t%s\t%s\t%s\n", row.fault, row.effects, row.first, row.last, row.records)
+	}
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "fault\teffects\tfirst caller\tlast caller\trecord")
-	for _, row := range r.rows {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", row.fault, row.effects, row.first, row.last, row.records)
-	}
+	_, _ = table.Write([]byte(lines)) // to memory
 	_ = table.Flush()
 	fmt.Fprintf(&b, "%d runs\n", r.runs)
 	return b.String()

@@ -40,7 +40,8 @@ func charge(t *testing.T, op idem.Operation) *Report {
 func TestThePageOfGuarantees(t *testing.T) {
 	page, err := os.ReadFile("../../GUARANTEES.md")
 	require.NoError(t, err)
-	once, repeatable := charge(t, idem.Operation{Name: "charge"}), charge(t, idem.Operation{Name: "charge", Repeat: idem.Repeatable})
+	once := charge(t, idem.Operation{Name: "charge"})
+	repeatable := charge(t, idem.Operation{Name: "charge", Repeat: idem.Repeatable})
 	var table strings.Builder
 	for i, a := range once.rows {
 		b := repeatable.rows[i]
