@@ -54,6 +54,10 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 	}
 	done.state = InProgress
 	done.queued, done.omitted = e.pending.Keep(ctx, &t, x.kill.IsZero(), err)
+	if l := a.running.Load(); l != nil && l.isOver() {
+		// Another attempt may have the claim by now: what it does is the outcome.
+		return finished{}, &protocol.ConflictError{}
+	}
 	return done, nil
 }
 

@@ -62,6 +62,13 @@ func (x *execution) startLease(ctx context.Context, a *attempt, until time.Time)
 	return l
 }
 
+// isOver reports whether others may have taken the claim, if nothing proves the opposite.
+func (l *lease) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.a.claimed() && time.Now().After(l.until)
+}
+
 // leaseLeft is how long the holder relies on a lease: it stops early, as far ahead
 // as the guard of a kill time.
 func (x *execution) leaseLeft(until time.Time) time.Duration { return time.Until(until) - x.reserve() }

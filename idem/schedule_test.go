@@ -168,6 +168,27 @@ func TestScheduleOriginalEndsWhileATakeoverRuns(t *testing.T) {
 	}
 }
 
+// The process is frozen while it records its outcome, another attempt takes over, and no reply comes: the caller
+// gets no result that is not the recorded one.
+func TestScheduleFrozenWhileTheOutcomeIsRecorded(t *testing.T) {
+	for name, fault := range map[string]idemtest.Fault{"lost": idemtest.LoseRequest, "refused": idemtest.Refuse} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
+				r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+					time.Sleep(time.Hour)
+					require.Equal(t, 2, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil }))
+					return fault(ctx, c)
+				}, idemtest.Finish)
+				err := refused(t, r, key, idem.ErrLeaseLost, func(context.Context, int) (int, error) { return 1, nil })
+				require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "the handler has run")
+				r.faults.Heal()
+				require.NoError(t, r.engine.Flush(t.Context()))
+				require.Equal(t, 2, must(t, r, key, new(counter).run))
+			})
+		})
+	}
+}
+
 // Taken over by an attempt whose end is not known either.
 func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
 	r, key := rigOn(t, safe)
