@@ -58,8 +58,9 @@ func (f fakeBank) Charge(ctx context.Context, token string, cents int) (string, 
 
 func TestBook(t *testing.T) {
 	idemtest.Explore(t, func(w *idemtest.World) {
-		desk := &Desk{Bank: fakeBank{w.Provider("bank")}}
+		bank := fakeBank{w.Provider("bank")}
 		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			desk := &Desk{Bank: bank}
 			b := Booking{ID: "b-1", Cents: 4200}
 			return idem.Do(ctx, e, Book.Key("acme", b.ID), b, desk.Book)
 		})

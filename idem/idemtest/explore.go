@@ -7,8 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/sim"
@@ -28,8 +30,23 @@ type World struct {
 	delivered int
 }
 
-// Provider returns another system: a bank, a mail server.
-func (w *World) Provider(name string) *Provider { return &Provider{w.sim, name} }
+// Provider returns another system: a bank, a mail server. Without a fault it has at least one effect.
+func (w *World) Provider(name string) *Provider {
+	w.sim.System(name, false)
+	return &Provider{w.sim, name}
+}
+
+// Optional returns another system whose effects may be missing, and may stand where the operation has failed: a log
+// of declined cards. That they take place more than once is found.
+func (w *World) Optional(name string) *Provider {
+	w.sim.System(name, true)
+	return &Provider{w.sim, name}
+}
+
+// Conditions says which conditions of a transaction hold, as [memstore.Store.Conditions] does.
+func (w *World) Conditions(decide func(action any) (holds bool, old any)) {
+	w.sim.Store.Conditions(decide)
+}
 
 // Deliver delivers a request as clients and queues do: again at once, again when the lease of a claim is over,
 // and again when a frozen process has gone on. The function makes the handler's call with the context and the
@@ -42,21 +59,24 @@ func (w *World) Deliver(request func(context.Context, *idem.Engine) (any, error)
 	}
 }
 
-// Provider is another system, in which effects take place. A fake of the client that the handler uses calls it.
+// Provider is another system, in which effects take place. A fake of the client that the handler uses calls it,
+// and holds no lock meanwhile: the process may be frozen there. Where the process is killed, the call does not
+// return, and ends its goroutine.
 type Provider struct {
 	sim  *sim.World
 	name string
 }
 
-// Do has an effect take place, such as "charge". The token is the idempotency token that the handler has sent: an
-// effect with a token that was sent before takes place no second time. Empty means that the handler has sent
-// none. The context is the one that the handler got. The error is [ErrRejected], [ErrNoReply] or nil, or the
-// process has died.
+// Do has an effect take place, such as "charge". The token is the idempotency token that the handler has sent: a
+// call with a token that was sent for this effect before has no effect, and gets the answer of the first one, a
+// rejection too. Empty means that the handler has sent none. The context is the one that the handler got. The
+// error is [ErrRejected], [ErrNoReply] or nil.
 func (p *Provider) Do(ctx context.Context, effect, token string) error {
 	return p.sim.Effect(ctx, p.name, effect, token, false)
 }
 
-// Undo takes an effect back, as a compensation does.
+// Undo takes an effect back, as a compensation does: a refund is an Undo of the charge. The token is that of the
+// compensation, and is remembered as those of Do are.
 func (p *Provider) Undo(ctx context.Context, effect, token string) error {
 	return p.sim.Effect(ctx, p.name, effect, token, true)
 }
@@ -65,17 +85,20 @@ func (p *Provider) Undo(ctx context.Context, effect, token string) error {
 // system: the call is refused, its request or its reply is lost, the process is killed before or after it, or is
 // frozen until another process has taken over. Then the request is delivered again. Explore fails the test where
 //
-//   - an effect took place twice,
-//   - a caller got one outcome, and a later one another,
-//   - a caller got a success, and an effect is missing that the run without faults has,
+//   - an effect took place more than once, or was undone more than once,
+//   - a caller got a result, and a later one another result or none,
+//   - a caller got a result, and an effect is missing that the run without faults has,
 //   - the operation failed, and an effect stands,
-//   - no caller gets an outcome in the end,
+//   - no outcome is recorded in the end,
 //
-// and prints the shortest story of each. An unknown outcome, which waits for a probe or a person, is none of these.
-// Each run has a bubble of testing/synctest to itself, and the same story gives the same runs.
+// and prints the shortest story of each, in which calls are counted over all processes. An unknown outcome, which
+// waits for a probe or a person, is none of these. Each run has a bubble of testing/synctest to itself. The same
+// story gives the same runs, if its handler starts no goroutines and takes no random decisions. All pairs of faults are
+// taken if there are no more than 5,000.
 //
-// The story makes the handler with fakes of the other systems, which call a [Provider], and then calls
-// [World.Deliver]. It keeps nothing from one run to the next.
+// The story makes fakes of the other systems, which call a [Provider], and then calls [World.Deliver]. It keeps nothing
+// from one run to the next, succeeds where nothing goes wrong, and does not call t.Fatal or require in the handler.
+// What is logged with the default logger of log/slog meanwhile is dropped.
 func Explore(t *testing.T, story func(*World)) *Report {
 	t.Helper()
 	r, err := explore(t, story)
@@ -90,11 +113,21 @@ func Explore(t *testing.T, story func(*World)) *Report {
 
 func explore(t *testing.T, story func(*World)) (*sim.Report, error) {
 	t.Helper()
-	logs := slog.Default()
-	defer slog.SetDefault(logs)
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // hundreds of runs log what goes wrong
-	return sim.Explore(func(plan sim.Plan) (*sim.World, error) {
+	quiet()
+	defer loud()
+	return sim.Explore(most, func(plan sim.Plan) (_ *sim.World, err error) {
 		w := &World{sim: sim.New(plan)}
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("%v: does the handler leave a goroutine behind, or end one with require?\n  %s", r,
+					strings.Join(w.sim.Story(), "\n  "))
+			}
+		}()
+		hangs := time.AfterFunc(patience, func() {
+			panic("idemtest: Explore: a run has not ended after " + patience.String() + ". Does a fake hold a lock " +
+				"while it calls a Provider, or a handler wait for what never comes?\n  " + strings.Join(w.sim.Story(), "\n  "))
+		})
+		defer hangs.Stop()
 		synctest.Test(t, func(*testing.T) { story(w) })
 		if w.delivered != 1 {
 			return nil, fmt.Errorf("the story calls World.Deliver %d times: call it once", w.delivered)
@@ -110,3 +143,33 @@ type Report struct{ sim *sim.Report }
 // the first caller and the last one get, and the record's state. The same story gives the same table: compare it
 // with a file, to see what a change of the handler changes.
 func (r *Report) String() string { return r.sim.String() }
+
+// most bounds the runs.
+const most = 5000
+
+// patience is for a run that takes a millisecond.
+const patience = time.Minute
+
+// explorers counts the explorations that run, during which nothing is logged.
+var explorers struct {
+	sync.Mutex
+	n    int
+	logs *slog.Logger
+}
+
+func quiet() {
+	explorers.Lock()
+	defer explorers.Unlock()
+	if explorers.n++; explorers.n == 1 {
+		explorers.logs = slog.Default()
+		slog.SetDefault(slog.New(slog.DiscardHandler))
+	}
+}
+
+func loud() {
+	explorers.Lock()
+	defer explorers.Unlock()
+	if explorers.n--; explorers.n == 0 {
+		slog.SetDefault(explorers.logs)
+	}
+}

@@ -2,11 +2,13 @@ package idemtest_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -23,7 +25,11 @@ import (
 )
 
 // shop is a handler's other systems.
-type shop struct{ bank, mail, stock *idemtest.Provider }
+type shop struct{ w *idemtest.World }
+
+func (s shop) bank() *idemtest.Provider  { return s.w.Provider("bank") }
+func (s shop) mail() *idemtest.Provider  { return s.w.Provider("mail") }
+func (s shop) stock() *idemtest.Provider { return s.w.Provider("stock") }
 
 // permanent is what a handler makes of a rejection.
 func permanent(err error) error {
@@ -38,7 +44,7 @@ type handler func(context.Context, shop) (string, error)
 // story has an order handled.
 func story(op idem.Operation, h handler) func(*idemtest.World) {
 	return func(w *idemtest.World) {
-		s := shop{w.Provider("bank"), w.Provider("mail"), w.Provider("stock")}
+		s := shop{w}
 		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
 			return idem.Do(ctx, e, op.Key("acme", "order-1"), "a book", func(ctx context.Context, _ string) (string, error) {
 				return h(ctx, s)
@@ -72,27 +78,42 @@ func TestExploreFindsMistakes(t *testing.T) {
 		want    string
 	}{
 		"a charge without a token": {repeat, func(ctx context.Context, s shop) (string, error) {
-			return "charged", permanent(s.bank.Do(ctx, "charge", ""))
+			return "charged", permanent(s.bank().Do(ctx, "charge", ""))
 		}, "bank: charge took place more than once"},
 		"another token each time": {repeat, func(ctx context.Context, s shop) (string, error) {
-			return "charged", permanent(s.bank.Do(ctx, "charge", fmt.Sprint(rand.Int())))
+			return "charged", permanent(s.bank().Do(ctx, "charge", rand.Text()))
 		}, "bank: charge took place more than once"},
 		"an effect before a step": {repeat, func(ctx context.Context, s shop) (string, error) {
-			if err := s.mail.Do(ctx, "welcome", ""); err != nil {
+			if err := s.mail().Do(ctx, "welcome", ""); err != nil {
 				return "", permanent(err)
 			}
-			return "charged", step(ctx, s.bank, "charge", false)
+			return "charged", step(ctx, s.bank(), "charge", false)
 		}, "mail: welcome took place more than once"},
 		"a swallowed error": {once, func(ctx context.Context, s shop) (string, error) {
-			_ = s.bank.Do(ctx, "charge", idem.Token(ctx))
+			_ = s.bank().Do(ctx, "charge", idem.Token(ctx))
 			return "charged", nil
-		}, `the caller got "charged", and bank: charge has not taken place`},
+		}, "the caller got a result, and bank: charge has not taken place"},
 		"a compensation forgotten": {repeat, func(ctx context.Context, s shop) (string, error) {
-			if err := step(ctx, s.bank, "charge", false); err != nil {
+			if err := step(ctx, s.bank(), "charge", false); err != nil {
 				return "", err
 			}
-			return "ordered", step(ctx, s.stock, "reserve", false)
+			return "ordered", step(ctx, s.stock(), "reserve", false)
 		}, "the operation failed, and bank: charge stands"},
+		"a refund without a token": {repeat, func(ctx context.Context, s shop) (string, error) {
+			err := idem.StepEffect(ctx, "charge", func(ctx context.Context) error {
+				return permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
+			}, &idem.EffectConfig{Compensate: func(ctx context.Context) error { return s.bank().Undo(ctx, "charge", "") }})
+			if err != nil {
+				return "", idem.PermanentStep(err)
+			}
+			return "ordered", step(ctx, s.stock(), "reserve", false)
+		}, "bank: charge was undone more than once"},
+		"a rejection that is not marked": {repeat, func(ctx context.Context, s shop) (string, error) {
+			return "charged", s.bank().Do(ctx, "charge", idem.Token(ctx))
+		}, "no outcome is recorded: each call ends with: error (the other system has rejected the call)"},
+		"another result in each attempt": {repeat, func(ctx context.Context, s shop) (string, error) {
+			return rand.Text(), permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
+		}, "a caller got a result, and a later one another result"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := idemtest.Findings(t, story(c.op, c.handler))
@@ -116,19 +137,61 @@ func TestExploreFindsNothing(t *testing.T) {
 	require.NoError(t, json.Unmarshal(sample, &event))
 	for name, s := range map[string]func(*idemtest.World){
 		"once": story(once, func(ctx context.Context, s shop) (string, error) {
-			return "charged", permanent(s.bank.Do(ctx, "charge", ""))
+			return "charged", permanent(s.bank().Do(ctx, "charge", ""))
 		}),
 		"with a token": story(repeat, func(ctx context.Context, s shop) (string, error) {
-			return "charged", permanent(s.bank.Do(ctx, "charge", idem.Token(ctx)))
+			return "charged", permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
 		}),
 		"steps": story(repeat, func(ctx context.Context, s shop) (string, error) {
-			if err := step(ctx, s.bank, "charge", true); err != nil {
+			if err := step(ctx, s.bank(), "charge", true); err != nil {
 				return "", err
 			}
-			return "ordered", step(ctx, s.stock, "reserve", false)
+			return "ordered", step(ctx, s.stock(), "reserve", false)
 		}),
 		"a transaction": story(once, func(ctx context.Context, _ shop) (string, error) { return transacted(ctx, "") }),
 		"atomic":        story(atomic, func(ctx context.Context, _ shop) (string, error) { return transacted(ctx, "") }),
+		"a retry for ever": story(repeat, func(ctx context.Context, s shop) (string, error) {
+			for {
+				err := s.bank().Do(ctx, "charge", idem.Token(ctx))
+				if err == nil || errors.Is(err, idemtest.ErrRejected) {
+					return "charged", permanent(err)
+				}
+				time.Sleep(time.Second)
+			}
+		}),
+		"a log of what is declined": story(repeat, func(ctx context.Context, s shop) (string, error) {
+			_ = s.w.Optional("log").Do(ctx, "ordered", idem.Token(ctx))
+			err := s.bank().Do(ctx, "charge", idem.Token(ctx))
+			if errors.Is(err, idemtest.ErrRejected) {
+				_ = s.w.Optional("log").Do(ctx, "declined", idem.Token(ctx))
+			}
+			return "charged", permanent(err)
+		}),
+		"a condition": func(w *idemtest.World) {
+			w.Conditions(func(any) (bool, any) { return true, nil })
+			conditional := dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, _ string) (string, error) {
+				tx.Put(types.Put{TableName: aws.String("orders"), ConditionExpression: aws.String("attribute_not_exists(id)"),
+					Item: map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: "order-1"}}},
+					dynamostore.OnConditionFailed(idem.Permanent(errors.New("there is such an order"))))
+				return "ordered", nil
+			})
+			story(once, func(ctx context.Context, _ shop) (string, error) { return conditional(ctx, "") })(w)
+		},
+		"two in a batch": func(w *idemtest.World) {
+			bank := w.Provider("bank")
+			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+				var all error
+				for _, id := range []string{"order-1", "order-2"} {
+					_, err := idem.Do(ctx, e, repeat.Key("acme", id), id, func(ctx context.Context, _ string) (bool, error) {
+						return true, permanent(bank.Do(ctx, "charge "+id, idem.Token(ctx)))
+					})
+					if !errors.Is(err, idemtest.ErrRejected) && !isRecorded(err) {
+						all = errors.Join(all, err)
+					}
+				}
+				return nil, all
+			})
+		},
 		"HTTP": func(w *idemtest.World) {
 			bank := w.Provider("bank")
 			post := func(ctx context.Context, _ events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
@@ -171,6 +234,27 @@ func TestExploreFindsNothing(t *testing.T) {
 	}
 }
 
+func isRecorded(err error) bool {
+	_, ok := errors.AsType[*idem.RecordedError](err)
+	return ok
+}
+
+// Explorations at the same time leave the default logger as it was.
+func TestExploreLeavesTheLogger(t *testing.T) {
+	before := slog.Default()
+	t.Run("explorations", func(t *testing.T) {
+		for n := range 4 {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				t.Parallel()
+				idemtest.Explore(t, story(once, func(ctx context.Context, s shop) (string, error) {
+					return "charged", permanent(s.bank().Do(ctx, "charge", ""))
+				}))
+			})
+		}
+	})
+	require.Same(t, before, slog.Default())
+}
+
 func TestExploreRefuses(t *testing.T) {
 	charge := func(ctx context.Context, e *idem.Engine, do func(context.Context) error) (any, error) {
 		return idem.Do(ctx, e, once.Key("acme", "order-1"), 1, func(ctx context.Context, _ int) (int, error) {
@@ -179,12 +263,33 @@ func TestExploreRefuses(t *testing.T) {
 	}
 	for want, s := range map[string]func(*idemtest.World){
 		"World.Deliver 0 times": func(*idemtest.World) {},
-		"where nothing goes wrong the caller gets no outcome: no": func(w *idemtest.World) {
+		"does the handler leave a goroutine behind": func(w *idemtest.World) {
+			bank := w.Provider("bank")
+			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+				return charge(ctx, e, func(ctx context.Context) error {
+					go func() { <-make(chan bool) }()
+					return bank.Do(ctx, "charge", "")
+				})
+			})
+		},
+		"where nothing goes wrong there is no effect": func(w *idemtest.World) {
+			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+				return charge(ctx, e, func(context.Context) error { return nil })
+			})
+		},
+		"where nothing goes wrong mail has no effect": func(w *idemtest.World) {
+			bank := w.Provider("bank")
+			w.Provider("mail")
+			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+				return charge(ctx, e, func(ctx context.Context) error { return bank.Do(ctx, "charge", "") })
+			})
+		},
+		"the caller gets an error, and the story must be one that succeeds: no": func(w *idemtest.World) {
 			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
 				return charge(ctx, e, func(context.Context) error { return errors.New("no") })
 			})
 		},
-		"bank: charge is called with a context that is not the handler's": func(w *idemtest.World) {
+		"bank: charge is called with a context that is not of a handler of this run": func(w *idemtest.World) {
 			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
 				return charge(ctx, e, func(context.Context) error {
 					return w.Provider("bank").Do(context.Background(), "charge", "")

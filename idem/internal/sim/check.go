@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -25,6 +26,13 @@ func (w *World) findings(expected map[string]int) (found []string) {
 		if e.most > max(1, expected[name]) {
 			add("%s took place more than once", name)
 		}
+		if e.undone > e.made && e.made > 0 {
+			add("%s was undone more than once", name)
+		}
+	}
+	optional := func(name string) bool {
+		system, _, _ := strings.Cut(name, ": ")
+		return w.systems[system]
 	}
 	var got *Answer
 	for i, a := range w.answers {
@@ -33,36 +41,55 @@ func (w *World) findings(expected map[string]int) (found []string) {
 		case got == nil:
 			got = &w.answers[i]
 		case a.Value != got.Value && a.Delivery > got.Delivery: // others were under way when the caller got it
-			add("a caller got %s, and a later one %s", got, a)
+			add("a caller got a result, and a later one another result")
 		}
-	}
-	ended, failed, open := true, false, false
-	for _, rec := range w.Store.Records() {
-		ended = ended && (rec.State == protocol.Completed || rec.State == protocol.Failed)
-		failed = failed || rec.State == protocol.Failed
-		open = open || rec.State == protocol.Unknown
 	}
 	last := w.answers[len(w.answers)-1]
+	r := w.records()
 	switch {
-	case last.Err == nil && !failed: // a message is acknowledged when its operation has failed
+	case last.Err == nil && r.failed == 0: // a message is acknowledged when its operation has failed
 		for name, n := range expected {
-			if stands[name] < n {
-				add("the caller got %s, and %s has not taken place", last, name)
+			if stands[name] < n && !optional(name) {
+				add("the caller got a result, and %s has not taken place", name)
 			}
 		}
-	case ended:
-		if got != nil && last.Err != nil {
-			add("a caller got %s, and the last one %s", got, last)
-		}
+	case r.ended() && (got == nil || last.Err == nil):
 		for name := range stands {
-			add("the operation failed, and %s stands", name)
+			if !optional(name) && (r.all == 1 || r.failed == r.all) { // of several operations any may have the effect
+				add("the operation failed, and %s stands", name)
+			}
 		}
-	case open && got != nil && len(w.plan) < 2:
+	case got != nil && (r.open == 0 || len(w.plan) < 2):
 		// With two faults the store does not take the outcome in time, and then the process dies.
-		add("a caller got %s, and the last one %s", got, last)
-	case !open:
-		add("no caller gets an outcome: %s", last)
+		add("a caller got a result, and a later one gets none: %s", last.Kind())
+	case r.open == 0:
+		add("no outcome is recorded: each call ends with: %s", last)
 	}
 	slices.Sort(found)
 	return found
+}
+
+// counts are of the world's operations.
+type counts struct{ all, completed, failed, open int }
+
+// ended reports whether all of them have an outcome.
+func (c counts) ended() bool { return c.all > 0 && c.completed+c.failed == c.all }
+
+func (w *World) records() (c counts) {
+	for _, rec := range w.Store.Records() {
+		c.all++
+		switch rec.State {
+		case protocol.Completed:
+			c.completed++
+		case protocol.Failed:
+			c.failed++
+		case protocol.Unknown:
+			c.open++
+		case protocol.Released:
+			if len(rec.Steps) > 0 { // a sweep finds it: they are to be continued or undone
+				c.open++
+			}
+		}
+	}
+	return c
 }

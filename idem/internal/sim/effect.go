@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/idem-go/idempotency/idem/outbox"
 )
@@ -18,8 +19,16 @@ var (
 
 // effect is one of the other systems' effects.
 type effect struct {
-	stands, most int
-	answers      map[string]error // by the token, which is answered as the first time
+	made, undone, stands, most int
+	answers                    map[string]error // by the token, which is answered as the first time
+}
+
+// System declares another system. The effects of an optional one may be missing, and may stand when the
+// operation has failed.
+func (w *World) System(name string, optional bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.systems[name] = optional
 }
 
 // Effect has an effect take place in another system, or undoes it. A token that was sent before changes
@@ -29,26 +38,34 @@ func (w *World) Effect(ctx context.Context, system, name, token string, undo boo
 	if p == nil || p.w != w {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.mistake = fmt.Errorf("%s: %s is called with a context that is not the handler's: pass on the one that "+
-			"the handler gets", system, name)
+		w.mistake = fmt.Errorf("%s: %s is called with a context that is not of a handler of this run: pass on the one "+
+			"that the handler gets, and make fakes in the story", system, name)
 		return w.mistake
+	}
+	if p.isDead() {
+		runtime.Goexit() // as nothing of a process goes on that was killed
 	}
 	call := system + ": " + name
 	if undo {
 		call = system + ": undo " + name
 	}
 	arrives := func(answer error) func() error {
-		return func() error { return w.arrive(system+": "+name, token, undo, answer) }
+		return func() error { return w.arrive(system, name, token, undo, answer) }
 	}
-	return p.call(call, outcomes{
+	err := p.call(call, outcomes{
 		made: arrives(nil), refused: arrives(ErrRejected), lost: func() error { return ErrNoReply },
 	})
+	if p.isDead() {
+		runtime.Goexit()
+	}
+	return err
 }
 
 // arrive returns the other system's answer to a call that it gets.
-func (w *World) arrive(name, token string, undo bool, answer error) error {
+func (w *World) arrive(system, name, token string, undo bool, answer error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	name = system + ": " + name
 	e := w.effects[name]
 	if e == nil {
 		e = &effect{answers: map[string]error{}}
@@ -66,8 +83,10 @@ func (w *World) arrive(name, token string, undo bool, answer error) error {
 	switch {
 	case answer != nil:
 	case undo:
+		e.undone++
 		e.stands = max(e.stands-1, 0)
 	default:
+		e.made++
 		e.stands++
 		e.most = max(e.most, e.stands)
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -9,12 +10,9 @@ import (
 	"text/tabwriter"
 )
 
-// maxRuns bounds the runs of an exploration.
-const maxRuns = 500
-
 // Explore plays a story without a fault, then with each fault of a call of its first two deliveries, then with pairs of
-// faults.
-func Explore(play func(Plan) (*World, error)) (*Report, error) {
+// faults, so many times at most.
+func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
 	r := &Report{Found: map[string][]string{}}
 	run := func(plan Plan) (*World, error) {
 		w, err := play(plan)
@@ -22,10 +20,8 @@ func Explore(play func(Plan) (*World, error)) (*Report, error) {
 			err = w.mistake
 		}
 		if err == nil && len(plan) == 0 {
-			if err = w.answers[0].Err; err != nil {
-				err = fmt.Errorf("where nothing goes wrong the caller gets no outcome: %w", err)
-			}
 			r.expected = w.stands()
+			err = w.calm(r.expected)
 		}
 		if err == nil {
 			r.add(w, len(plan) < 2)
@@ -45,14 +41,18 @@ func Explore(play func(Plan) (*World, error)) (*Report, error) {
 			}
 			for _, later := range w.points[1+slices.Index(w.points, at):] {
 				for _, second := range Fates {
+					if w.late[later] {
+						continue // a replay changes nothing
+					}
 					pairs = append(pairs, Plan{at: fate, later: second})
 				}
 			}
 		}
 	}
+	r.all = r.runs + len(pairs)
 	// If there are too many, some are taken: the same ones each time.
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
-	for _, plan := range pairs[:max(0, min(len(pairs), maxRuns-r.runs))] {
+	for _, plan := range pairs[:max(0, min(len(pairs), most-r.runs))] {
 		if _, err := run(plan); err != nil {
 			return nil, err
 		}
@@ -68,6 +68,25 @@ type Report struct {
 	expected map[string]int // how often each effect stands where nothing goes wrong
 	rows     []row
 	runs     int
+	all      int // runs that there are
+}
+
+// calm says why a story cannot be explored that nothing has gone wrong in.
+func (w *World) calm(stands map[string]int) error {
+	if err := w.answers[0].Err; err != nil {
+		return fmt.Errorf("where nothing goes wrong the caller gets an error, and the story must be one that succeeds: %w",
+			err)
+	}
+	for _, system := range slices.Sorted(maps.Keys(w.systems)) {
+		of := func(name string) bool { return strings.HasPrefix(name, system+": ") }
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(w.effects)), of) {
+			return fmt.Errorf("where nothing goes wrong %s has no effect: its fake must call Provider.Do", system)
+		}
+	}
+	if len(stands) == 0 {
+		return errors.New("where nothing goes wrong there is no effect: give the handler a fake that calls a Provider")
+	}
+	return nil
 }
 
 func (r *Report) add(w *World, listed bool) {
@@ -91,7 +110,7 @@ func (r *Report) String() string {
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	_, _ = table.Write([]byte(lines)) // to memory
 	_ = table.Flush()
-	fmt.Fprintf(&b, "%d runs\n", r.runs)
+	fmt.Fprintf(&b, "%d runs of %d\n", r.runs, r.all)
 	return b.String()
 }
 

@@ -16,7 +16,7 @@ import (
 
 // charge explores a handler that charges a card once, with the operation's token.
 func charge(t *testing.T, op idem.Operation) *Report {
-	r, err := Explore(func(plan Plan) (*World, error) {
+	r, err := Explore(5000, func(plan Plan) (*World, error) {
 		w := New(plan)
 		synctest.Test(t, func(*testing.T) {
 			w.Play(func(ctx context.Context, e *idem.Engine) (any, error) {

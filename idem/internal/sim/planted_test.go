@@ -69,7 +69,7 @@ func effect(ctx context.Context, w *sim.World, name string) error {
 // explore returns what is found over a store.
 func explore(t *testing.T, broken func(*memstore.Store) protocol.Store) (found []string) {
 	for name, story := range stories {
-		r, err := sim.Explore(func(plan sim.Plan) (*sim.World, error) {
+		r, err := sim.Explore(300, func(plan sim.Plan) (*sim.World, error) {
 			w := sim.New(plan)
 			w.Broken = broken
 			synctest.Test(t, func(*testing.T) {
@@ -158,10 +158,10 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 				return nil
 			}
-		}, "once: where nothing goes wrong the caller gets no outcome"},
+		}, "once: where nothing goes wrong the caller gets an error"},
 		"the outcome is confirmed and lost": {func(p *planted) {
 			p.finish = func(context.Context, time.Time, protocol.Finish) error { return nil }
-		}, "once: a caller got 1, and the last one outcome unknown"},
+		}, "once: a caller got a result, and a later one gets none: outcome unknown"},
 		"a step's beginning is confirmed and lost": {func(p *planted) {
 			p.step = func(ctx context.Context, now time.Time, s protocol.StepWrite) error {
 				if s.Begin {
@@ -175,7 +175,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		}, "steps: shop: charge took place more than once"},
 		"a parked operation is confirmed and lost": {func(p *planted) {
 			p.settle = func(context.Context, time.Time, protocol.Settlement) error { return nil }
-		}, "once: no caller gets an outcome"},
+		}, "once: no outcome is recorded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := explore(t, func(s *memstore.Store) protocol.Store {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,7 +70,10 @@ type World struct {
 	points    []Point
 	first     int // how many of them are of the first two deliveries; the later ones repeat the second
 	story     []string
+	late      map[Point]bool // made when all outcomes were recorded: replays
+	fired     int            // fates of the plan that have come
 	processes []*process
+	systems   map[string]bool // whether they are optional, by name
 	effects   map[string]*effect
 	answers   []Answer
 	mistake   error // of the story
@@ -77,7 +81,15 @@ type World struct {
 
 // New returns a world without processes.
 func New(plan Plan) *World {
-	return &World{Store: memstore.New(), plan: plan, made: map[string]int{}, effects: map[string]*effect{}}
+	return &World{Store: memstore.New(), plan: plan, made: map[string]int{}, late: map[Point]bool{},
+		systems: map[string]bool{}, effects: map[string]*effect{}}
+}
+
+// Story is what has happened, a line each.
+func (w *World) Story() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.story)
 }
 
 func (w *World) tell(format string, args ...any) {
@@ -93,6 +105,10 @@ func (w *World) enter(call string) (Point, Fate) {
 	w.made[call]++
 	at := Point{call, w.made[call]}
 	w.points = append(w.points, at)
+	if w.plan[at] != Pass {
+		w.fired++
+	}
+	w.late[at] = w.records().ended() && len(w.answers) > 0
 	return at, w.plan[at]
 }
 
@@ -133,10 +149,11 @@ func (a Answer) String() string {
 const lapse = 20 * time.Minute
 
 // Play delivers a request as clients and queues do: again at once, again when the lease is over, and again
-// until what was frozen has gone on and all of the plan's fates may have come.
+// until what was frozen has gone on, the plan's fates have come or do not come any more, and the answer stays.
 func (w *World) Play(request func(context.Context, *idem.Engine) (any, error)) {
 	var p *process
 	var frozen []chan Answer
+	var answers []Answer // of deliveries to which nothing has happened, since the lease is over
 	deliveries := 0
 	deliver := func() {
 		if p == nil || p.isDead() || p.wasFrozen() {
@@ -144,16 +161,25 @@ func (w *World) Play(request func(context.Context, *idem.Engine) (any, error)) {
 		}
 		deliveries++
 		n, p := deliveries, p
+		_, fired := w.so()
 		w.tell("process %d: delivery %d", p.n, n)
 		done := make(chan Answer, 1)
 		go func() {
-			a := p.deliver(request)
-			a.Delivery = n
-			done <- a
+			a := Answer{Err: errKilled} // unless the request returns: a dead process ends its goroutine
+			defer func() {
+				a.Delivery = n
+				done <- a
+			}()
+			a = p.deliver(request)
 		}()
 		select {
 		case a := <-done:
 			w.note(a)
+			if _, now := w.so(); now > fired {
+				answers = nil
+			} else {
+				answers = append(answers, a)
+			}
 		case <-p.frozen:
 			frozen = append(frozen, done)
 		}
@@ -171,16 +197,18 @@ func (w *World) Play(request func(context.Context, *idem.Engine) (any, error)) {
 		}
 		for _, done := range frozen {
 			w.note(<-done)
+			answers = nil
 		}
 		frozen = nil
 	}
 	deliver()
 	deliver()
-	w.first = len(w.points)
+	w.first, _ = w.so()
+	answers = nil
 	wait()
 	deliver()
 	goOn()
-	for range 1 + len(w.plan) {
+	for n := 0; n <= len(w.plan) && !w.settled(answers); n++ {
 		wait()
 		deliver()
 		goOn()
@@ -206,6 +234,20 @@ func (p *process) deliver(request func(context.Context, *idem.Engine) (any, erro
 	}
 	text, err := json.Marshal(v)
 	return Answer{Value: string(text), Err: err}
+}
+
+// so is how many calls were made so far, and how many fates have come.
+func (w *World) so() (calls, fired int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.points), w.fired
+}
+
+// settled reports whether all fates have come, and the last two answers are the same.
+func (w *World) settled(answers []Answer) bool {
+	_, fired := w.so()
+	n := len(answers)
+	return fired == len(w.plan) && n > 1 && answers[n-1].String() == answers[n-2].String()
 }
 
 func (w *World) note(a Answer) {
