@@ -251,6 +251,8 @@ func (w *World) settled(answers []Answer) bool {
 }
 
 func (w *World) note(a Answer) {
+	w.mu.Lock()
 	w.answers = append(w.answers, a)
+	w.mu.Unlock()
 	w.tell("the caller of delivery %d gets: %s", a.Delivery, a)
 }
