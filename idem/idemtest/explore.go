@@ -101,7 +101,7 @@ func (p *Provider) Undo(ctx context.Context, effect, token string) error {
 // What is logged with the default logger of log/slog meanwhile is dropped.
 func Explore(t *testing.T, story func(*World)) *Report {
 	t.Helper()
-	r, err := explore(t, story)
+	r, err := explore(t, most, story)
 	if err != nil {
 		t.Fatalf("idemtest: Explore: %v", err)
 	}
@@ -111,7 +111,7 @@ func Explore(t *testing.T, story func(*World)) *Report {
 	return &Report{r}
 }
 
-func explore(t *testing.T, story func(*World)) (*sim.Report, error) {
+func explore(t *testing.T, most int, story func(*World)) (*sim.Report, error) {
 	t.Helper()
 	quiet()
 	defer loud()
