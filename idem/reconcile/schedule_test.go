@@ -325,7 +325,7 @@ func (s *trip) keeper() {
 func TestAnyScheduleOfStepsEndsOnce(t *testing.T) {
 	seeds := 60
 	if os.Getenv("IDEM_LONG") == "1" {
-		seeds = 2000
+		seeds = 1000
 	}
 	counts := map[string]int{}
 	for seed := range seeds {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { testmain.Run(m) }
 func TestAnyScheduleHasOneOutcomeAndACompleteHistory(t *testing.T) {
 	schedules := 60
 	if rig.Long() {
-		schedules = 1000
+		schedules = 400
 	}
 	var all tally
 	var workers sync.WaitGroup
