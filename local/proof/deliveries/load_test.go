@@ -42,7 +42,8 @@ type load struct {
 	receives int
 	sent     []sending
 
-	unrecorded int // acknowledged, and their completion never written
+	movedBack  map[int]bool // messages that were sent again after they had been given up
+	unrecorded int          // acknowledged, and their completion never written
 
 	mu           sync.Mutex
 	acknowledged map[sending]bool
@@ -58,7 +59,7 @@ func newLoad(t *testing.T, count, receives int, repeat idem.Repeat, fifo bool) *
 			Attributes: map[types.QueueAttributeName]string{
 				types.QueueAttributeNameVisibilityTimeout: strconv.Itoa(int(visibility.Seconds())),
 			}}),
-		acknowledged: map[sending]bool{}, killed: map[int]bool{},
+		acknowledged: map[sending]bool{}, killed: map[int]bool{}, movedBack: map[int]bool{},
 	}
 	repeatable := "ORDERS_REPEATABLE=0"
 	if repeat == idem.Repeatable {
