@@ -7,7 +7,7 @@ import (
 )
 
 // few runs are enough where the mistake is known.
-const few = 600
+const few = 400
 
 // Findings is what Explore fails with.
 func Findings(t *testing.T, story func(*World)) ([]string, error) {
