@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // box is an outbox on a fresh table.
@@ -209,172 +207,6 @@ func TestHeldMessages(t *testing.T) {
 	b.wire.refuse("", noAccess)
 	_, err = b.Held(ctx, lanes)
 	require.ErrorContains(t, err, "dynamodb:")
-}
-
-// laneIn returns the n-th ordering key whose messages to the destination are in the shard.
-func laneIn(shard, destination string, n int) string {
-	for i := 0; ; i++ {
-		m := outbox.Message{Destination: destination, OrderingKey: fmt.Sprint("k-", i)}
-		if outboxShard(schema.OutboxShard, "", &m) == shard {
-			if n--; n < 0 {
-				return m.OrderingKey
-			}
-		}
-	}
-}
-
-// left puts messages as Retry leaves them to the sweep.
-func (b *box) left(t *testing.T, destination, key string, count int, at time.Time) (refs []outbox.Ref) {
-	for n := range count {
-		m := order(key)
-		m.Destination = destination
-		record := fmt.Sprintf("%s/%s/%03d", destination, key, n)
-		ref := outbox.Ref{Record: record, ID: outbox.MessageID(record, base, "0")}
-		e := &outbox.Entry{Record: record, Message: m, Created: at.Add(time.Duration(n) * time.Millisecond)}
-		u := newUpdate("", 0, 0)
-		u.hold(e)
-		it, err := outboxItem(record, base, 0, message{"0", m}, nil, e.Created)
-		require.NoError(t, err)
-		it["in_state"], it["open_due"] = str("retrying"), u.item[":at"]
-		b.put(t, it)
-		refs = append(refs, ref)
-	}
-	return refs
-}
-
-// What was left to the sweep for a destination costs others no request and no unit of their reads. Of a lane's
-// own destination a page more is read for each lane, whatever else was left.
-func TestHeldReadsLittleElse(t *testing.T) {
-	t.Parallel()
-	b := openBox(t)
-	const shard = "outbox-07"
-	queries := func(lanes ...outbox.Lane) (map[outbox.Lane][]outbox.Ref, int) {
-		b.wire.calls()
-		found, err := b.Held(t.Context(), lanes)
-		require.NoError(t, err)
-		return found, len(b.wire.calls())
-	}
-	want := map[outbox.Lane][]outbox.Ref{}
-	var lanes []outbox.Lane
-	for n := range 30 {
-		lane := outbox.Lane{Destination: "orders", OrderingKey: laneIn(shard, "orders", n)}
-		lanes = append(lanes, lane)
-		if n == 7 {
-			want[lane] = b.left(t, lane.Destination, lane.OrderingKey, 3, base)
-		}
-	}
-	for n := range 30 {
-		b.left(t, "down", laneIn(shard, "down", n), 6, base)
-	}
-	found, count := queries(lanes...)
-	require.Equal(t, want, found)
-	require.Equal(t, 1, count, "one Query, as if nothing was left of another destination")
-
-	// Now the destination's own lanes have more than pages hold, and one of them more than is listed.
-	for n, lane := range lanes {
-		switch {
-		case n == 15:
-			want[lane] = b.left(t, lane.Destination, lane.OrderingKey, 130, base)[:outbox.MaxHeld]
-		case n != 7 && n%4 != 0:
-			want[lane] = b.left(t, lane.Destination, lane.OrderingKey, 1+n, base)[:min(1+n, outbox.MaxHeld)]
-		}
-	}
-	found, count = queries(lanes...)
-	require.Equal(t, want, found)
-	require.LessOrEqual(t, count, len(lanes)+1)
-	for _, lane := range lanes {
-		found, count = queries(lane)
-		require.Equal(t, want[lane], found[lane])
-		require.Equal(t, 1, count)
-	}
-}
-
-// A destination lists its own messages, and Strays lists what is left, whatever has a place in between.
-func TestStrays(t *testing.T) {
-	t.Parallel()
-	b := openBox(t)
-	const shard = 7
-	want := map[string]map[outbox.Ref]bool{}
-	note := func(destination string, refs ...outbox.Ref) {
-		if want[destination] == nil {
-			want[destination] = map[outbox.Ref]bool{}
-		}
-		for _, ref := range refs {
-			want[destination][ref] = true
-		}
-	}
-	names := []string{"a", "b", "c", "d", "e"}
-	for _, name := range names {
-		key := laneIn(schema.OutboxShard+shardName(shard), name, 0)
-		note(name, b.left(t, name, key, 3, base)...)
-		m := order(key)
-		m.Destination = name
-		for n := range 60 {
-			note(name, b.publish(t, "live/"+name, n, m, base))
-		}
-		b.publish(t, "young/"+name, 0, m, base.Add(time.Hour))
-	}
-	// No form of this version, and not to be lost for it.
-	m := order(laneIn(schema.OutboxShard+shardName(shard), "orders", 0))
-	it, err := outboxItem("odd", base, 0, message{"0", m}, nil, base)
-	require.NoError(t, err)
-	it["open_due"] = num("1700000000000.0001")
-	b.put(t, it)
-	note("odd", messageRef(it))
-
-	all := func(list func(cursor string) ([]outbox.Ref, string, error)) map[outbox.Ref]bool {
-		found := map[outbox.Ref]bool{}
-		for cursor := ""; ; {
-			refs, next, err := list(cursor)
-			require.NoError(t, err)
-			for _, ref := range refs {
-				require.False(t, found[ref], "%v is listed twice", ref)
-				found[ref] = true
-			}
-			if cursor = next; cursor == "" {
-				return found
-			}
-		}
-	}
-	for _, known := range [][]string{nil, {"a"}, {"b", "d"}, {"a", "c", "e"}, names} {
-		strays := map[outbox.Ref]bool{}
-		for name, refs := range want {
-			if !slices.Contains(known, name) {
-				maps.Copy(strays, refs)
-			}
-		}
-		require.Equal(t, strays, all(func(cursor string) ([]outbox.Ref, string, error) {
-			return b.Strays(t.Context(), shard, known, base.Add(time.Minute), cursor)
-		}))
-		for _, name := range known {
-			require.Equal(t, want[name], all(func(cursor string) ([]outbox.Ref, string, error) {
-				return b.Waiting(t.Context(), shard, name, base.Add(time.Minute), cursor)
-			}))
-		}
-	}
-	// Two destinations of one hash: the messages of one are listed for the other, and not as strays.
-	hashes := map[string]string{}
-	name, twin := "", ""
-	for n := 0; twin == ""; n++ {
-		name = fmt.Sprint("d-", n)
-		twin, hashes[destinationHash(name)] = hashes[destinationHash(name)], name
-	}
-	refs := b.left(t, twin, laneIn(schema.OutboxShard+shardName(shard), twin, 0), 1, base)
-	require.NotContains(t, all(func(cursor string) ([]outbox.Ref, string, error) {
-		return b.Strays(t.Context(), shard, []string{name}, base, cursor)
-	}), refs[0])
-	require.Contains(t, all(func(cursor string) ([]outbox.Ref, string, error) {
-		return b.Waiting(t.Context(), shard, name, base, cursor)
-	}), refs[0])
-
-	b.wire.calls()
-	_, _, err = b.Strays(t.Context(), 3, names, base, "")
-	require.NoError(t, err)
-	require.Len(t, b.wire.calls(), 1, "one Query of a shard in which nothing waits")
-	_, _, err = b.Strays(t.Context(), 0, names, base, "nonsense")
-	require.ErrorContains(t, err, "is no cursor")
-	_, _, err = b.Strays(t.Context(), 16, names, base, "")
-	require.ErrorContains(t, err, "no shard 16")
 }
 
 // Notes about a message do nothing to another one that has taken its place, and

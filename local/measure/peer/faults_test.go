@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
-// story is a fault. Its calls have one key. play returns what the callers got; what comes of it is told as the
+// story is a fault. Its calls have one key. play returns what the callers got; what comes of it is the
 // number of times that the handler has run, and these answers.
 type story struct {
 	name             string
