@@ -62,11 +62,12 @@ func (x *execution) startLease(ctx context.Context, a *attempt, until time.Time)
 	return l
 }
 
-// isOver reports whether others may have taken the claim, if nothing proves the opposite.
+// isOver reports whether others may have taken the claim, if nothing proves the opposite. Where a time-out kills, the
+// store holds the lease until then.
 func (l *lease) isOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.a.claimed() && time.Now().After(l.until)
+	return l.a.claimed() && time.Now().After(l.until) && (l.x.kill.IsZero() || l.x.engine.now().After(l.x.kill))
 }
 
 // leaseLeft is how long the holder relies on a lease: it stops early, as far ahead
