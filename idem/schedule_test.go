@@ -189,6 +189,23 @@ func TestScheduleFrozenWhileTheOutcomeIsRecorded(t *testing.T) {
 	}
 }
 
+// Where a time-out kills, the store holds the lease until then, however short Options.Lease is: the caller of an attempt
+// that ends before gets its result, though the store does not answer.
+func TestScheduleStoreAwayAtTheEndBeforeTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Lease: time.Second, Margin: time.Millisecond})
+		key := safe.Key("t", "k")
+		r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
+		require.Equal(t, 1, must(t, r.inLambda(), key, func(context.Context, int) (int, error) {
+			time.Sleep(2 * time.Second)
+			return 1, nil
+		}))
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.Equal(t, 1, must(t, r, key, new(counter).run))
+	})
+}
+
 // Taken over by an attempt whose end is not known either.
 func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
 	r, key := rigOn(t, safe)
