@@ -189,8 +189,8 @@ func TestScheduleFrozenWhileTheOutcomeIsRecorded(t *testing.T) {
 	}
 }
 
-// Where a time-out kills, the store holds the lease until then, however short Options.Lease is: the caller of an attempt
-// that ends before gets its result, though the store does not answer.
+// Where a time-out kills, the store holds the lease until then, however short Options.Lease is: the caller
+// of an attempt that ends before gets its result, though the store does not answer.
 func TestScheduleStoreAwayAtTheEndBeforeTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &idem.Options{Lease: time.Second, Margin: time.Millisecond})
