@@ -202,6 +202,26 @@ func (b *Outbox) Held(ctx context.Context, lanes []outbox.Lane) (map[outbox.Lane
 	return found, first
 }
 
+// HeldAfter implements [outbox.Store]: a Query on the index.
+func (b *Outbox) HeldAfter(ctx context.Context, e *outbox.Entry) ([]outbox.Ref, error) {
+	d, l := destinationHash(e.Destination), laneHash(e.OrderingKey)
+	shard, place := outboxShard(schema.OutboxShard, "", &e.Message), heldPlace(e)
+	from := messageKey(e.Ref()) // others may have been committed in the same millisecond
+	from[schema.OpenShard] = &types.AttributeValueMemberS{Value: shard}
+	from[schema.OpenDue] = &types.AttributeValueMemberN{Value: place}
+	k := b.retry.begin(ctx, "HeldAfter")
+	defer k.end()
+	out, err := b.queryIndex(k, b.client, shard, place, lastPlace(d, l, maxMillis), from, outbox.MaxHeld)
+	if err != nil {
+		return nil, err
+	}
+	refs := make([]outbox.Ref, len(out.Items))
+	for i, it := range out.Items {
+		refs[i] = messageRef(it)
+	}
+	return refs, nil
+}
+
 // held lists what was left to the sweep of the lanes with these hashes, in their order.
 func (b *Outbox) held(k *call, shard, destination string, lanes []string) (map[string][]outbox.Ref, error) {
 	found := map[string][]outbox.Ref{}

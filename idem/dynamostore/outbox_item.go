@@ -162,6 +162,9 @@ func placeOf(it item) (p places) {
 	p.destination, s = s[:destinationDigits], s[destinationDigits:]
 	p.lane, s = s[:laneDigits], s[laneDigits:]
 	p.millis, _ = strconv.ParseInt(s[:timeDigits], 10, 64)
+	if len(whole) < placeDigits-destinationDigits-laneDigits {
+		p.lane = notHeld // of an earlier form, which has no lane
+	}
 	return p
 }
 
@@ -175,8 +178,12 @@ func (u *update) hold(e *outbox.Entry) {
 		return
 	}
 	u.add(", open_due = :at")
-	at := outboxPlace(destinationHash(e.Destination), laneHash(e.OrderingKey), millis(e.Created), e.Number)
-	u.item[":at"] = &types.AttributeValueMemberN{Value: at}
+	u.item[":at"] = &types.AttributeValueMemberN{Value: heldPlace(e)}
+}
+
+// heldPlace is a message's place when it is left to the sweep.
+func heldPlace(e *outbox.Entry) string {
+	return outboxPlace(destinationHash(e.Destination), laneHash(e.OrderingKey), millis(e.Created), e.Number)
 }
 
 func messageKey(ref outbox.Ref) item { return itemKey(ref.Record, schema.OutboxSK+ref.ID) }

@@ -91,6 +91,37 @@ func TestHeldReadsLittleElse(t *testing.T) {
 	}
 }
 
+// What comes after a message in its lane is listed, also what was committed in the same millisecond.
+func TestHeldAfter(t *testing.T) {
+	t.Parallel()
+	b := openBox(t)
+	want := map[outbox.Ref]bool{}
+	for n := range 25 {
+		ref := b.publish(t, fmt.Sprint("r", n), 0, order("k"), base.Add(time.Duration(n/7)*time.Millisecond))
+		isTrue(t)(b.Retry(t.Context(), b.entry(t, ref), 0, base, "down"))
+		want[ref] = true
+	}
+	b.left(t, "orders", "j", 3, base)
+	held, err := b.Held(t.Context(), []outbox.Lane{{Destination: "orders", OrderingKey: "k"}})
+	require.NoError(t, err)
+	found := map[outbox.Ref]bool{}
+	for next := slices.Collect(maps.Values(held))[0]; len(next) > 0; {
+		require.LessOrEqual(t, len(next), outbox.MaxHeld)
+		for _, ref := range next {
+			require.False(t, found[ref], "%v is listed twice", ref)
+			found[ref] = true
+		}
+		last := b.entry(t, next[len(next)-1])
+		isTrue(t)(b.Dispatch(t.Context(), base, last, base)) // it is in the index no more
+		next, err = b.HeldAfter(t.Context(), last)
+		require.NoError(t, err)
+	}
+	require.Equal(t, want, found)
+	b.wire.refuse("", noAccess)
+	_, err = b.HeldAfter(t.Context(), &outbox.Entry{Record: "r", Message: order("k")})
+	require.ErrorContains(t, err, "dynamodb:")
+}
+
 // A destination lists its own messages, and Strays lists what is left, whatever has a place in between.
 func TestStrays(t *testing.T) {
 	t.Parallel()
@@ -118,11 +149,13 @@ func TestStrays(t *testing.T) {
 	}
 	// No form of this version, and not to be lost for it.
 	m := order(laneIn(schema.OutboxShard+shardName(shard), "orders", 0))
-	it, err := outboxItem("odd", base, 0, message{"0", m}, nil, base)
-	require.NoError(t, err)
-	it["open_due"] = num("1700000000000.0001")
-	b.put(t, it)
-	note("odd", messageRef(it))
+	for n := range 2 * outbox.MaxHeld {
+		it, err := outboxItem(fmt.Sprint("odd/", n), base, 0, message{"0", m}, nil, base)
+		require.NoError(t, err)
+		it["open_due"] = num(fmt.Sprintf("17000000000%02d.0001", n))
+		b.put(t, it)
+		note("odd", messageRef(it))
+	}
 
 	all := func(list func(cursor string) ([]outbox.Ref, string, error)) map[outbox.Ref]bool {
 		found := map[outbox.Ref]bool{}
@@ -170,7 +203,7 @@ func TestStrays(t *testing.T) {
 	}), refs[0])
 
 	b.wire.calls()
-	_, _, err = b.Strays(t.Context(), 3, names, base, "")
+	_, _, err := b.Strays(t.Context(), 3, names, base, "")
 	require.NoError(t, err)
 	require.Len(t, b.wire.calls(), 1, "one Query of a shard in which nothing waits")
 	_, _, err = b.Strays(t.Context(), 0, names, base, "nonsense")

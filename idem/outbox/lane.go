@@ -16,6 +16,8 @@ type lane struct {
 	behind []*Entry
 	// stopped: this run sends nothing more of it.
 	stopped bool
+	// through: all entries were sent or given up.
+	through bool
 	// failed: the first was tried in this run.
 	failed bool
 	// broken: the result of the first could not be noted.
@@ -172,7 +174,7 @@ const deferred = "not tried: its destination, or one before it with its ordering
 // note, in their order, that they are left to the sweep. Later messages find them by it.
 func (x *run) leave(l *lane) {
 	if len(l.entries) == 0 {
-		l.stopped = true
+		l.stopped, l.through = true, !l.failed && !l.stopped
 	}
 	l.entries = append(l.entries, l.behind...)
 	if len(l.entries) == 0 {

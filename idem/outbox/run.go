@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,26 +14,32 @@ const (
 	// chunk is how many messages a call of a sender gets: one request, if they are
 	// small, so that all are sent in the time that the call has.
 	chunk = 10
-	// giveUp is the number of calls that fail as a whole in a row after which a run sends
-	// nothing more to the destination: one failure may be a single message's fault.
-	giveUp = 2
+	// giveUp is after what failures in a row a run sends nothing more to the destination: two calls that fail
+	// as a whole, since one may be a single message's fault.
+	giveUp = 2 * failure
+	// failure is what such a call counts. That of a suspect alone counts 1 where the run has sent other
+	// messages: it is probably the message's fault.
+	failure = 5
 )
 
 // run is one call of a relay. Destinations run side by side and do not wait for each other.
 type run struct {
 	*Relay
 	ctx    context.Context
+	begun  time.Time
 	end    time.Time // nothing is sent later; zero for no end
 	stream bool      // the next records of the stream wait for this run
 
 	mu     sync.Mutex
 	report Report
 	again  map[*Entry]bool // messages that the stream must deliver again
-	failed map[string]int  // destinations' calls in a row that failed as a whole
+	failed map[string]int  // destinations' failures in a row
+	works  map[string]bool // destinations that have taken a message
 }
 
 func (r *Relay) begin(ctx context.Context, stream bool) *run {
-	x := &run{Relay: r, ctx: ctx, stream: stream, again: map[*Entry]bool{}, failed: map[string]int{}}
+	x := &run{Relay: r, ctx: ctx, begun: time.Now(), stream: stream, again: map[*Entry]bool{},
+		failed: map[string]int{}, works: map[string]bool{}}
 	if deadline, ok := ctx.Deadline(); ok {
 		x.end = deadline.Add(-min(margin, time.Until(deadline)/4))
 	}
@@ -66,19 +73,21 @@ func (x *run) all(lanes []*lane) {
 }
 
 // destination sends the lanes of one destination, a chunk of first messages at a time. The
-// lanes take turns.
+// lanes take turns. Messages that have failed come last: they may fail again.
 func (x *run) destination(name string, lanes []*lane) {
-	turn := lanes
-	for {
-		now := time.Now()
-		if x.over(now) || x.isDown(name) {
-			break
+	tries := func(l *lane) int {
+		if len(l.entries) == 0 {
+			return 0
 		}
+		return l.entries[0].Tries
+	}
+	turn := slices.SortedStableFunc(slices.Values(lanes), func(a, b *lane) int { return cmp.Compare(tries(a), tries(b)) })
+	for !x.over(time.Now()) && !x.isDown(name) {
 		var next, later []*lane
 		single := false
 		for _, l := range turn {
 			switch {
-			case !l.goes(now):
+			case !l.goes(x.due()):
 			case len(next) == 0:
 				next, single = append(next, l), x.suspect(l.entries[0])
 			case len(next) < chunk && !single && !x.suspect(l.entries[0]):
@@ -98,12 +107,21 @@ func (x *run) destination(name string, lanes []*lane) {
 	}
 }
 
+// due is the time until which a message's next try must be due. A sweep tries no message twice.
+func (x *run) due() time.Time {
+	if x.stream {
+		return time.Now()
+	}
+	return x.begun
+}
+
 // suspect reports whether a message has used up half its tries. From then on it is sent in
 // a request of its own, so that no message is given up because of another in its requests.
 func (x *run) suspect(e *Entry) bool { return e.Tries > 0 && 2*e.Tries >= x.opts.MaxTries }
 
 // try tries the first message of each lane, all of one destination.
 func (x *run) try(destination string, lanes []*lane) {
+	alone := len(lanes) == 1 && x.suspect(lanes[0].entries[0])
 	ready := make([]bool, len(lanes))
 	each(len(lanes), func(i int) { ready[i] = x.announce(lanes[i]) })
 	var trying []*lane
@@ -130,16 +148,20 @@ func (x *run) try(destination string, lanes []*lane) {
 		any, whole = any || failed, whole && failed
 	}
 	late = late && any
-	x.charge(destination, took, whole, late)
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	alone = alone && x.works[destination]
+	x.charge(destination, took, whole && !alone, late)
 	switch {
 	case late:
 		x.failed[destination] = giveUp
-	case whole:
+	case whole && alone:
 		x.failed[destination]++
+	case whole:
+		x.failed[destination] += failure
 	default:
 		x.failed[destination] = 0
+		x.works[destination] = true
 	}
 }
 

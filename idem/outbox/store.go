@@ -111,6 +111,10 @@ type Store interface {
 	// lane. Lanes without any are left out. The list may not have the latest writes.
 	Held(ctx context.Context, lanes []Lane) (map[Lane][]Ref, error)
 
+	// HeldAfter lists the messages of an entry's lane in state Retrying that come after it, oldest first, at
+	// most [MaxHeld].
+	HeldAfter(ctx context.Context, e *Entry) ([]Ref, error)
+
 	// Begin notes a try before it is made: Tries, the time from which the next one may be
 	// made, and the state Retrying. It reports false if another relay has begun that try.
 	Begin(ctx context.Context, e *Entry, tries int, next time.Time) (bool, error)

@@ -190,6 +190,25 @@ func (s *memoryStore) Held(_ context.Context, lanes []outbox.Lane) (map[outbox.L
 	})
 }
 
+func (s *memoryStore) HeldAfter(_ context.Context, last *outbox.Entry) (refs []outbox.Ref, err error) {
+	err = s.call("HeldAfter", func() error {
+		after := *last
+		after.State = outbox.Retrying
+		var list []*outbox.Entry
+		for _, e := range s.all {
+			if isHeld(e) && laneOf(e) == laneOf(last) && place(e) > place(&after) {
+				list = append(list, e)
+			}
+		}
+		slices.SortFunc(list, byPlace)
+		for _, e := range list[:min(len(list), outbox.MaxHeld)] {
+			refs = append(refs, e.Ref())
+		}
+		return nil
+	})
+	return refs, err
+}
+
 func (s *memoryStore) change(op string, e *outbox.Entry, may func(*outbox.Entry) bool,
 	change func(*outbox.Entry)) (ok bool, err error) {
 	err = s.call(op, func() error {

@@ -17,7 +17,8 @@ const readers = 4
 // Sweep sends messages that the stream has missed or left to it: all waiting messages older
 // than [Options.Grace], and younger ones with an ordering key that the stream has left.
 // Destinations are swept side by side, each shard by shard: first what was left in an order, at
-// most [MaxHeld] messages of each ordering key in turn, then the oldest messages first.
+// most [MaxHeld] messages of each ordering key, then the oldest messages first. Then the orders of
+// which more waits take turns. A sweep tries no message twice.
 // Among messages with the same destination and ordering key, those that were left earlier
 // are sent first.
 //
@@ -57,8 +58,18 @@ type pass struct {
 	refs   []Ref  // the rest of the page
 	// held are lanes whose first messages were read before and still wait.
 	held map[Lane]bool
-	// sent: messages in an order were sent, and more may wait behind them.
-	sent bool
+	// orders are what was left to the sweep in an order and was read in this shard.
+	orders map[Lane]*order
+	// long are the last messages that were read of orders of which more may wait: those before are sent.
+	long []*Entry
+}
+
+// order is what was read of a lane.
+type order struct {
+	lane    Lane
+	n       int
+	last    *Entry // without its body
+	through bool   // what was read last was sent
 }
 
 // pass takes the destination's pass. Another sweep at the same time has its own.
@@ -70,7 +81,8 @@ func (r *Relay) pass(destination string) *pass {
 	if p == nil {
 		// If each sweep has a process of its own, they should not all begin with the same
 		// shard.
-		p = &pass{shard: rand.IntN(Shards), held: map[Lane]bool{}}
+		p = &pass{}
+		p.begin(rand.IntN(Shards))
 	}
 	return p
 }
@@ -78,6 +90,7 @@ func (r *Relay) pass(destination string) *pass {
 func (r *Relay) keep(destination string, p *pass) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	p.long, p.orders = nil, map[Lane]*order{} // the next sweep begins with the first of them
 	r.passes[destination] = p
 }
 
@@ -88,20 +101,91 @@ func (s *sweep) destination(name string) {
 	if p.cursor != "" || len(p.refs) > 0 {
 		shards++ // this shard's beginning comes last
 	}
-	for shards > 0 && !s.isDown(name) {
-		if s.over(time.Now()) {
+	for (shards > 0 || len(p.long) > 0) && !s.isDown(name) {
+		switch {
+		case s.over(time.Now()):
 			s.note(func(r *Report) { r.More = true })
 			return
-		}
-		p.sent = s.send(s.read(name, p), p.held) || p.sent
-		if p.cursor != "" || len(p.refs) > 0 {
+		case shards == 0:
+			s.goOn(p)
 			continue
 		}
-		if shards--; p.sent {
-			shards = Shards // this one comes once more, after the others
+		s.send(s.read(name, p), p)
+		if p.cursor == "" && len(p.refs) == 0 {
+			p.end()
+			shards--
 		}
-		p.shard, p.held, p.sent = (p.shard+1)%Shards, map[Lane]bool{}, false
 	}
+}
+
+// begin begins with a shard.
+func (p *pass) begin(shard int) {
+	p.shard, p.held, p.orders = shard, map[Lane]bool{}, map[Lane]*order{}
+}
+
+// end goes to the next shard, and notes of which lanes more may wait.
+func (p *pass) end() {
+	for _, o := range p.orders {
+		if o.n >= MaxHeld && p.goesOn(o) {
+			p.long = append(p.long, o.last)
+		}
+	}
+	p.begin((p.shard + 1) % Shards)
+}
+
+// goesOn reports whether what comes next in a lane can be sent.
+func (p *pass) goesOn(o *order) bool { return o.through || !p.held[o.lane] }
+
+// goOn sends the next messages of the first of the long lanes. Those of which more may wait come last then.
+func (s *sweep) goOn(p *pass) {
+	lanes := p.long[:min(chunk, len(p.long))]
+	p.long = p.long[len(lanes):]
+	defer p.begin(p.shard)
+	listed, read, entries, err := s.readOn(lanes)
+	if err != nil {
+		s.trouble(err)
+		return
+	}
+	s.send(entries, p)
+	var first []*Entry
+	for i, l := range lanes {
+		o := p.orders[l.lane()]
+		switch {
+		case listed[i] > 0 && read[i] == 0:
+			first = append(first, l) // there was no memory for any of it
+		case o != nil && p.goesOn(o) && (listed[i] >= MaxHeld || read[i] < listed[i]):
+			p.long = append(p.long, o.last)
+		}
+	}
+	p.long = append(first, p.long...)
+}
+
+// readOn reads what comes after these messages in their lanes. It returns how many messages were listed of each lane,
+// and how many of those were read. A lane is not read from its beginning, since the index may still list what was sent.
+func (s *sweep) readOn(lanes []*Entry) (listed, read []int, entries []*Entry, err error) {
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
+	next, errs := make([][]Ref, len(lanes)), make([]error, len(lanes))
+	each(len(lanes), func(i int) { next[i], errs[i] = s.store.HeldAfter(s.ctx, lanes[i]) })
+	refs := slices.Concat(next...)
+	if err = errors.Join(errs...); err != nil || len(refs) == 0 {
+		return make([]int, len(lanes)), make([]int, len(lanes)), nil, err
+	}
+	found, n, err := s.store.Load(s.ctx, refs, s.size)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, ref := range refs[:n] {
+		if e := found[ref]; e != nil {
+			entries = append(entries, e)
+		}
+	}
+	for _, of := range next {
+		listed = append(listed, len(of))
+		read = append(read, min(n, len(of)))
+		n -= min(n, len(of))
+	}
+	return listed, read, entries, nil
 }
 
 // read reads the destination's next messages in a pass. It skips a shard that cannot be read.
@@ -112,7 +196,7 @@ func (s *sweep) read(name string, p *pass) (entries []*Entry) {
 	switch {
 	case len(p.refs) > 0:
 	case name == "":
-		p.refs, p.cursor, err = s.store.Strays(s.ctx, p.shard, s.known, s.before, p.cursor)
+		p.refs, p.cursor, err = s.store.Strays(s.ctx, p.shard, s.passed(), s.before, p.cursor)
 	default:
 		p.refs, p.cursor, err = s.store.Waiting(s.ctx, p.shard, name, s.before, p.cursor)
 	}
@@ -143,14 +227,29 @@ func (s *sweep) trouble(err error) {
 	})
 }
 
-// send sends what a pass has read, and reports whether it has sent what was read of an order.
-func (s *sweep) send(entries []*Entry, held map[Lane]bool) (sent bool) {
-	p := newPlan()
+// passed are the destinations that the pass for unknown ones leaves out: those that are known, and those that have
+// failed in this sweep.
+func (s *sweep) passed() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Clone(s.known)
+	for name, failures := range s.run.failed {
+		if failures >= giveUp && s.senders[name] == nil {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// send sends what a pass has read.
+func (s *sweep) send(entries []*Entry, of *pass) {
+	p, held := newPlan(), of.held
 	var before []Ref
 	var lanes []Lane
 	s.age(entries)
 	for _, e := range entries {
 		p.found[e.Ref()] = e
+		of.saw(e)
 		if e.OrderingKey == "" || held[e.lane()] {
 			continue // no order, or it is left: nothing is read for it
 		}
@@ -165,7 +264,6 @@ func (s *sweep) send(entries []*Entry, held map[Lane]bool) (sent bool) {
 	if err != nil {
 		s.trouble(err)
 	}
-	now := time.Now()
 	for _, e := range entries {
 		ordered := e.OrderingKey != ""
 		switch {
@@ -180,7 +278,7 @@ func (s *sweep) send(entries []*Entry, held map[Lane]bool) (sent bool) {
 		case ordered && err != nil:
 			held[e.lane()] = true
 			s.note(func(r *Report) { r.Left++ })
-		case e.NextTry.After(now) && (!ordered || p.byLane[e.lane()] == nil):
+		case e.NextTry.After(s.begun) && (!ordered || p.byLane[e.lane()] == nil):
 			s.note(func(r *Report) { r.Skipped++ })
 			held[e.lane()] = ordered
 		default:
@@ -189,13 +287,26 @@ func (s *sweep) send(entries []*Entry, held map[Lane]bool) (sent bool) {
 	}
 	s.all(p.lanes)
 	for key, l := range p.byLane {
-		if len(l.entries) > 0 {
-			held[key] = true
-		} else {
-			sent = true
+		held[key] = len(l.entries) > 0
+		if o := of.orders[key]; o != nil {
+			o.through = l.through
 		}
 	}
-	return sent
+}
+
+// saw notes a message that was left to the sweep in an order.
+func (p *pass) saw(e *Entry) {
+	if e.OrderingKey == "" || e.State == New {
+		return
+	}
+	o := p.orders[e.lane()]
+	if o == nil {
+		o = &order{lane: e.lane()}
+		p.orders[o.lane] = o
+	}
+	last := *e
+	last.Body, last.Attributes = nil, nil
+	o.n, o.last = o.n+1, &last
 }
 
 // age notes when the oldest of the entries was committed. An unreadable one does not say.
