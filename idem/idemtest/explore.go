@@ -14,6 +14,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/sim"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // Errors of a [Provider], which a fake of another system turns into those of the real one.
@@ -48,11 +49,25 @@ func (w *World) Conditions(decide func(action any) (holds bool, old any)) {
 	w.sim.Store.Conditions(decide)
 }
 
+// Worker has the messages delivered that transactions publish for a destination, each one twice at least, in processes
+// of their own. The function gets a message's body, and makes the handler's call as that of [World.Deliver] does: the
+// body is an operation's id where [later.Accept] has published it. An error has the message delivered again.
+//
+// [later.Accept]: https://pkg.go.dev/github.com/idem-go/idempotency/idem/later#Accept
+func (w *World) Worker(destination string, work func(ctx context.Context, e *idem.Engine, body []byte) error) {
+	w.sim.Worker(destination, work)
+}
+
+// Sweep has a sweep come each time that leases are over, which knows these operations. Their probes ask with
+// [Provider.Ask].
+func (w *World) Sweep(operations ...reconcile.Operation) { w.sim.Sweep(operations) }
+
 // Deliver delivers a request as clients and queues do: again at once, again when the lease of a claim is over,
 // and again when a frozen process has gone on. The function makes the handler's call with the context and the
 // engine of a process, as its main function does: it calls [idem.Do], or makes a wrapped handler and calls that.
-// It returns an error where the caller got no outcome, such as a response with a status that is no success, and
-// a message that is to be delivered again. Deliver is called once, at the end of the story.
+// It returns an error where the caller got no outcome, such as a response with a status that is no success, one that
+// says that the work is accepted, and a message that is to be delivered again. Deliver is called once, at the end of
+// the story.
 func (w *World) Deliver(request func(context.Context, *idem.Engine) (any, error)) {
 	if w.delivered++; w.delivered == 1 {
 		w.sim.Play(request)
@@ -81,9 +96,16 @@ func (p *Provider) Undo(ctx context.Context, effect, token string) error {
 	return p.sim.Effect(ctx, p.name, effect, token, true)
 }
 
+// Ask asks whether an effect took place that was sent with the token, as a probe does. One that was rejected is
+// [ErrRejected]. That none is found is no proof that none will come: a request may be on its way.
+func (p *Provider) Ask(ctx context.Context, effect, token string) (found bool, err error) {
+	return p.sim.Ask(ctx, p.name, effect, token)
+}
+
 // Explore runs a story again and again. In each run it has one call go wrong, or two, to the store or to another
-// system: the call is refused, its request or its reply is lost, the process is killed before or after it, or is
-// frozen until another process has taken over. Then the request is delivered again. Explore fails the test where
+// system: the call is refused, its request or its reply is lost, it arrives after another process has taken over, the
+// function's time is over before its reply, or the process is killed before or after it, or is frozen until another
+// process has taken over. Then the request is delivered again. Explore fails the test where
 //
 //   - an effect took place more than once, or was undone more than once,
 //   - a caller got a result, and a later one another result or none,

@@ -20,7 +20,9 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/reconcile"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 
@@ -123,6 +125,99 @@ func TestExploreFindsMistakes(t *testing.T) {
 	}
 }
 
+// probe asks the bank about a charge.
+func probe(bank *idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+	return func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+		switch found, err := bank.Ask(ctx, "charge", q.Token); {
+		case errors.Is(err, idemtest.ErrRejected):
+			return reconcile.FailedWith(idem.Failure{Message: "declined"}), nil
+		case err != nil:
+			return reconcile.Answer{}, err
+		case found:
+			return reconcile.CompletedWith("charged"), nil
+		}
+		return reconcile.NotExecuted(), nil // the bank takes a token once
+	}
+}
+
+// probed has a card charged, and a sweep ask what became of it.
+func probed(
+	ask func(*idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer, error),
+) func(*idemtest.World) {
+	return func(w *idemtest.World) {
+		w.Sweep(reconcile.Operation{Operation: once, Probe: ask(w.Provider("bank"))})
+		story(once, func(ctx context.Context, s shop) (string, error) {
+			return "charged", permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
+		})(w)
+	}
+}
+
+// accepted has a card charged by a worker, whose errors go through.
+func accepted(fails func(error) error) func(*idemtest.World) {
+	return func(w *idemtest.World) {
+		bank := w.Provider("bank")
+		w.Worker("jobs", func(ctx context.Context, e *idem.Engine, id []byte) error {
+			_, err := later.Work(ctx, e, repeat, string(id), func(ctx context.Context, _ string) (string, error) {
+				return "charged", permanent(bank.Do(ctx, "charge", idem.Token(ctx)))
+			})
+			return fails(err)
+		})
+		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			res, err := later.Accept[string](ctx, e, repeat.Key("acme", "order-1"), "a book",
+				func(ctx context.Context, id string) error {
+					dynamostore.TxOf(ctx).Publish("job", outbox.Message{Destination: "jobs", Body: []byte(id)})
+					return nil
+				})
+			if err == nil && res.Outcome.RecordState != idem.Completed {
+				return nil, errors.New("accepted")
+			}
+			return res.Value, err
+		})
+	}
+}
+
+// again has a message delivered again unless its operation has an outcome.
+func again(err error) error {
+	if errors.Is(err, idemtest.ErrRejected) || isRecorded(err) {
+		return nil
+	}
+	return err
+}
+
+// Mistakes of probes and of workers are found.
+func TestExploreFindsMistakesBesideTheHandler(t *testing.T) {
+	for want, s := range map[string]func(*idemtest.World){
+		"the operation failed, and bank: charge stands": probed(
+			func(bank *idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				return func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+					if found, err := bank.Ask(ctx, "charge", q.Token); found || err != nil {
+						return reconcile.CompletedWith("charged"), err
+					}
+					return reconcile.FailedWith(idem.Failure{Message: "not found"}), nil // its request may be on its way
+				}
+			}),
+		"the caller got a result, and bank: charge has not taken place": probed(
+			func(bank *idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				return func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+					return reconcile.CompletedWith("charged"), nil
+				}
+			}),
+		"no outcome is recorded: each call ends with: error (accepted)": accepted(func(error) error { return nil }),
+	} {
+		found, err := idemtest.Findings(t, s)
+		require.NoError(t, err)
+		require.Contains(t, found, want)
+	}
+}
+
+// A probe answers each question that a handler leaves.
+func TestExploreAsksProbes(t *testing.T) {
+	r := idemtest.Explore(t, probed(probe))
+	require.NotContains(t, r.String(), "unknown  unknown")
+	require.Regexp(t, `charge gets no reply +bank: charge +error +success +completed`, r.String())
+	require.Regexp(t, `charge does not arrive +bank: charge +error +success +completed`, r.String())
+}
+
 // What is right is left alone.
 func TestExploreFindsNothing(t *testing.T) {
 	transacted := dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, _ string) (string, error) {
@@ -177,6 +272,7 @@ func TestExploreFindsNothing(t *testing.T) {
 			})
 			story(once, func(ctx context.Context, _ shop) (string, error) { return conditional(ctx, "") })(w)
 		},
+		"accepted work": accepted(again),
 		"two in a batch": func(w *idemtest.World) {
 			bank := w.Provider("bank")
 			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
@@ -286,7 +382,7 @@ func TestExploreRefuses(t *testing.T) {
 				return charge(ctx, e, func(ctx context.Context) error { return bank.Do(ctx, "charge", "") })
 			})
 		},
-		"the caller gets an error, and the story must be one that succeeds: no": func(w *idemtest.World) {
+		"the last caller gets an error, and the story must be one that succeeds": func(w *idemtest.World) {
 			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
 				return charge(ctx, e, func(context.Context) error { return errors.New("no") })
 			})

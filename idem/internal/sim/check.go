@@ -30,6 +30,9 @@ func (w *World) findings(expected map[string]int) (found []string) {
 			add("%s was undone more than once", name)
 		}
 	}
+	if w.replaced {
+		add("an outcome was recorded in place of another one")
+	}
 	optional := func(name string) bool {
 		system, _, _ := strings.Cut(name, ": ")
 		return w.systems[system]
@@ -55,7 +58,8 @@ func (w *World) findings(expected map[string]int) (found []string) {
 		}
 	case r.ended() && (got == nil || last.Err == nil):
 		for name := range stands {
-			if !optional(name) && (r.all == 1 || r.failed == r.all) { // of several operations any may have the effect
+			// Of several operations any may have the effect, and what was accepted has a transaction.
+			if !optional(name) && (r.all == 1 || r.failed == r.all) && (w.effects[name] != nil || len(w.workers) == 0) {
 				add("the operation failed, and %s stands", name)
 			}
 		}
@@ -75,20 +79,25 @@ type counts struct{ all, completed, failed, open int }
 // ended reports whether all of them have an outcome.
 func (c counts) ended() bool { return c.all > 0 && c.completed+c.failed == c.all }
 
+// records counts the world's operations, and notes which of them had another outcome before.
 func (w *World) records() (c counts) {
 	for _, rec := range w.Store.Records() {
 		c.all++
-		switch rec.State {
-		case protocol.Completed:
+		switch {
+		case rec.State == protocol.Completed:
 			c.completed++
-		case protocol.Failed:
+		case rec.State == protocol.Failed:
 			c.failed++
-		case protocol.Unknown:
+		case rec.State == protocol.Unknown,
+			rec.State == protocol.Released && len(rec.Steps) > 0: // a sweep finds them: they are continued or undone
 			c.open++
-		case protocol.Released:
-			if len(rec.Steps) > 0 { // a sweep finds it: they are to be continued or undone
-				c.open++
-			}
+		}
+		first := w.ended[rec.ID]
+		switch {
+		case first == nil && (rec.State == protocol.Completed || rec.State == protocol.Failed):
+			w.ended[rec.ID] = rec
+		case first != nil && (rec.State != first.State || rec.Attempt != first.Attempt):
+			w.replaced = true
 		}
 	}
 	return c

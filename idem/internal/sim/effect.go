@@ -34,16 +34,9 @@ func (w *World) System(name string, optional bool) {
 // Effect has an effect take place in another system, or undoes it. A token that was sent before changes
 // nothing. The empty one is no token.
 func (w *World) Effect(ctx context.Context, system, name, token string, undo bool) error {
-	p, _ := ctx.Value(processKey{}).(*process)
-	if p == nil || p.w != w {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.mistake = fmt.Errorf("%s: %s is called with a context that is not of a handler of this run: pass on the one "+
-			"that the handler gets, and make fakes in the story", system, name)
-		return w.mistake
-	}
-	if p.isDead() {
-		runtime.Goexit() // as nothing of a process goes on that was killed
+	p, err := w.caller(ctx, system, name)
+	if err != nil {
+		return err
 	}
 	call := system + ": " + name
 	if undo {
@@ -52,9 +45,53 @@ func (w *World) Effect(ctx context.Context, system, name, token string, undo boo
 	arrives := func(answer error) func() error {
 		return func() error { return w.arrive(system, name, token, undo, answer) }
 	}
-	err := p.call(call, outcomes{
-		made: arrives(nil), refused: arrives(ErrRejected), lost: func() error { return ErrNoReply },
-	})
+	return p.effectCall(ctx, call, outcomes{made: arrives(nil), late: arrives(nil), refused: arrives(ErrRejected)})
+}
+
+// Ask asks another system whether an effect took place that was sent with the token. One that was rejected is
+// [ErrRejected].
+func (w *World) Ask(ctx context.Context, system, name, token string) (found bool, err error) {
+	p, err := w.caller(ctx, system, name)
+	if err != nil {
+		return false, err
+	}
+	ask := func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		e := w.effects[system+": "+name]
+		if e == nil {
+			return nil
+		}
+		answer, known := e.answers[token]
+		found = known && answer == nil
+		return answer
+	}
+	unanswered := func() error { return ErrNoReply }
+	err = p.effectCall(ctx, system+": ask about "+name, outcomes{made: ask, late: unanswered, refused: unanswered})
+	return found && err == nil, err
+}
+
+// caller is the process that calls another system.
+func (w *World) caller(ctx context.Context, system, name string) (*process, error) {
+	p, _ := ctx.Value(processKey{}).(*process)
+	if p == nil || p.w != w {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.mistake = fmt.Errorf("%s: %s is called with a context that is not of a handler of this run: pass on the one "+
+			"that the handler gets, and make fakes in the story", system, name)
+		return nil, w.mistake
+	}
+	return p, nil
+}
+
+// effectCall makes a call to another system. It does not return where the process is killed, of which nothing
+// goes on.
+func (p *process) effectCall(ctx context.Context, call string, o outcomes) error {
+	o.lost = func() error { return ErrNoReply }
+	if p.isDead() {
+		runtime.Goexit()
+	}
+	err := p.call(ctx, call, o)
 	if p.isDead() {
 		runtime.Goexit()
 	}

@@ -41,8 +41,8 @@ func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
 			}
 			for _, later := range w.points[1+slices.Index(w.points, at):] {
 				for _, second := range Fates {
-					if w.late[later] {
-						continue // a replay changes nothing
+					if w.replays[later] {
+						continue // it changes nothing
 					}
 					pairs = append(pairs, Plan{at: fate, later: second})
 				}
@@ -73,9 +73,9 @@ type Report struct {
 
 // calm says why a story cannot be explored that nothing has gone wrong in.
 func (w *World) calm(stands map[string]int) error {
-	if err := w.answers[0].Err; err != nil {
-		return fmt.Errorf("where nothing goes wrong the caller gets an error, and the story must be one that succeeds: %w",
-			err)
+	if err := w.answers[len(w.answers)-1].Err; err != nil {
+		return fmt.Errorf("where nothing goes wrong the last caller gets an error, and the story must be one that "+
+			"succeeds: %w", err)
 	}
 	for _, system := range slices.Sorted(maps.Keys(w.systems)) {
 		of := func(name string) bool { return strings.HasPrefix(name, system+": ") }

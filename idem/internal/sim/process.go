@@ -15,6 +15,7 @@ import (
 type process struct {
 	w      *World
 	n      int
+	store  Store
 	engine *idem.Engine
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -39,7 +40,8 @@ func (w *World) start() *process {
 		store = w.Broken(w.Store)
 	}
 	silent := func(context.Context, notice.Notice) {}
-	engine, err := idem.New(Intercept(store, p.storeCall), &idem.Options{Observer: silent})
+	p.store = Intercept(store, p.storeCall)
+	engine, err := idem.New(p.store, &idem.Options{Observer: silent})
 	if err != nil {
 		panic(err)
 	}
@@ -87,11 +89,11 @@ func (p *process) wait() {
 	}
 }
 
-// outcomes are what a call does.
-type outcomes struct{ made, refused, lost func() error }
+// outcomes are what a call does. A request that is on its way no caller takes back: late makes the call then.
+type outcomes struct{ made, late, refused, lost func() error }
 
 // call makes a call, or not, as the plan says.
-func (p *process) call(name string, o outcomes) error {
+func (p *process) call(ctx context.Context, name string, o outcomes) error {
 	p.wait()
 	if p.isDead() {
 		return killedError{}
@@ -113,6 +115,19 @@ func (p *process) call(name string, o outcomes) error {
 		err = o.lost()
 	case ReplyLost:
 		_ = o.made()
+		err = o.lost()
+	case Late:
+		p.w.postpone(func() {
+			p.w.tell("process %d: its %s arrives", p.n, at)
+			_ = o.late()
+		})
+		err = o.lost()
+	case TimedOut:
+		_ = o.made()
+		select {
+		case <-ctx.Done(): // a context that does not end until then is that of a killed process
+		case <-p.ctx.Done():
+		}
 		err = o.lost()
 	case KilledFirst:
 		p.kill()
@@ -152,8 +167,9 @@ func (p *process) storeCall(ctx context.Context, method, _ string, do func(conte
 			return &protocol.StoreError{Op: method, Ambiguous: ambiguous, Down: true, Err: errors.New(text)}
 		}
 	}
-	return p.call(method, outcomes{
-		made: func() error { return do(ctx) }, refused: failed(false, "refused"), lost: failed(true, "no reply"),
+	return p.call(ctx, method, outcomes{
+		made: func() error { return do(ctx) }, late: func() error { return do(context.WithoutCancel(ctx)) },
+		refused: failed(false, "refused"), lost: failed(true, "no reply"),
 	})
 }
 

@@ -5,16 +5,15 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // Fate is what becomes of a call.
@@ -29,10 +28,12 @@ const (
 	KilledFirst Fate = "is not made: the process is killed"
 	KilledAfter Fate = "is made, and the process is killed"
 	Frozen      Fate = "is made after another process has taken over"
+	Late        Fate = "gets no reply, and arrives late"
+	TimedOut    Fate = "gets no reply before the time-out"
 )
 
 // Fates are all but Pass.
-var Fates = []Fate{Refused, RequestLost, ReplyLost, KilledFirst, KilledAfter, Frozen}
+var Fates = []Fate{Refused, RequestLost, ReplyLost, KilledFirst, KilledAfter, Frozen, Late, TimedOut}
 
 // Point is a call: the n-th of its kind in the world, from 1.
 type Point struct {
@@ -70,19 +71,26 @@ type World struct {
 	points    []Point
 	first     int // how many of them are of the first two deliveries; the later ones repeat the second
 	story     []string
-	late      map[Point]bool // made when all outcomes were recorded: replays
+	replays   map[Point]bool // made when all outcomes were recorded
 	fired     int            // fates of the plan that have come
 	processes []*process
 	systems   map[string]bool // whether they are optional, by name
 	effects   map[string]*effect
 	answers   []Answer
+	ended     map[string]*protocol.Record // records with their first outcome
+	replaced  bool                        // an outcome was, by another one
+	late      []func()                    // requests that arrive late
+	workers   map[string]func(context.Context, *idem.Engine, []byte) error
+	swept     []reconcile.Operation
 	mistake   error // of the story
 }
 
 // New returns a world without processes.
 func New(plan Plan) *World {
-	return &World{Store: memstore.New(), plan: plan, made: map[string]int{}, late: map[Point]bool{},
-		systems: map[string]bool{}, effects: map[string]*effect{}}
+	return &World{Store: memstore.New(), plan: plan, made: map[string]int{}, replays: map[Point]bool{},
+		systems: map[string]bool{}, effects: map[string]*effect{},
+		ended:   map[string]*protocol.Record{},
+		workers: map[string]func(context.Context, *idem.Engine, []byte) error{}}
 }
 
 // Story is what has happened, a line each.
@@ -108,7 +116,7 @@ func (w *World) enter(call string) (Point, Fate) {
 	if w.plan[at] != Pass {
 		w.fired++
 	}
-	w.late[at] = w.records().ended() && len(w.answers) > 0
+	w.replays[at] = w.records().ended() && len(w.answers) > 0
 	return at, w.plan[at]
 }
 
@@ -145,97 +153,6 @@ func (a Answer) String() string {
 	return a.Kind() + " (" + short(a.Err) + ")"
 }
 
-// lapse is longer than a lease.
-const lapse = 20 * time.Minute
-
-// Play delivers a request as clients and queues do: again at once, again when the lease is over, and again
-// until what was frozen has gone on, the plan's fates have come or do not come any more, and the answer stays.
-func (w *World) Play(request func(context.Context, *idem.Engine) (any, error)) {
-	var p *process
-	var frozen []chan Answer
-	var answers []Answer // of deliveries to which nothing has happened, since the lease is over
-	deliveries := 0
-	deliver := func() {
-		if p == nil || p.isDead() || p.wasFrozen() {
-			p = w.start()
-		}
-		deliveries++
-		n, p := deliveries, p
-		_, fired := w.so()
-		w.tell("process %d: delivery %d", p.n, n)
-		done := make(chan Answer, 1)
-		go func() {
-			a := Answer{Err: errKilled} // unless the request returns: a dead process ends its goroutine
-			defer func() {
-				a.Delivery = n
-				done <- a
-			}()
-			a = p.deliver(request)
-		}()
-		select {
-		case a := <-done:
-			w.note(a)
-			if _, now := w.so(); now > fired {
-				answers = nil
-			} else {
-				answers = append(answers, a)
-			}
-		case <-p.frozen:
-			frozen = append(frozen, done)
-		}
-	}
-	wait := func() {
-		w.tell("%v later", lapse)
-		time.Sleep(lapse)
-	}
-	goOn := func() {
-		for _, q := range w.processes {
-			if q.wasFrozen() && !isClosed(q.thawed) {
-				w.tell("process %d goes on", q.n)
-				close(q.thawed)
-			}
-		}
-		for _, done := range frozen {
-			w.note(<-done)
-			answers = nil
-		}
-		frozen = nil
-	}
-	deliver()
-	deliver()
-	w.first, _ = w.so()
-	answers = nil
-	wait()
-	deliver()
-	goOn()
-	for n := 0; n <= len(w.plan) && !w.settled(answers); n++ {
-		wait()
-		deliver()
-		goOn()
-	}
-	for _, q := range w.processes {
-		q.kill()
-		_ = q.engine.Flush(context.Background()) // a dead process leaves no goroutine behind
-	}
-}
-
-func (p *process) deliver(request func(context.Context, *idem.Engine) (any, error)) (a Answer) {
-	defer func() {
-		if r := recover(); r != nil {
-			a = Answer{Err: fmt.Errorf("panic: %v", r)}
-		}
-		if p.isDead() {
-			a = Answer{Err: errKilled}
-		}
-	}()
-	v, err := request(p.ctx, p.engine)
-	if err != nil {
-		return Answer{Err: err}
-	}
-	text, err := json.Marshal(v)
-	return Answer{Value: string(text), Err: err}
-}
-
 // so is how many calls were made so far, and how many fates have come.
 func (w *World) so() (calls, fired int) {
 	w.mu.Lock()
@@ -243,16 +160,35 @@ func (w *World) so() (calls, fired int) {
 	return len(w.points), w.fired
 }
 
-// settled reports whether all fates have come, and the last two answers are the same.
-func (w *World) settled(answers []Answer) bool {
-	_, fired := w.so()
-	n := len(answers)
-	return fired == len(w.plan) && n > 1 && answers[n-1].String() == answers[n-2].String()
-}
-
 func (w *World) note(a Answer) {
 	w.mu.Lock()
 	w.answers = append(w.answers, a)
 	w.mu.Unlock()
 	w.tell("the caller of delivery %d gets: %s", a.Delivery, a)
+}
+
+// postpone has a request arrive late.
+func (w *World) postpone(arrive func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.late = append(w.late, arrive)
+}
+
+// arriving are the late requests, which arrive now.
+func (w *World) arriving() []func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	arrive := w.late
+	w.late = nil
+	return arrive
+}
+
+// timesOut reports whether functions have a time-out in this run.
+func (w *World) timesOut() bool {
+	for _, fate := range w.plan {
+		if fate == TimedOut {
+			return true
+		}
+	}
+	return false
 }

@@ -66,11 +66,10 @@ var allowed = map[string][]string{
 		"github.com/aws/smithy-go"},
 	"idem/outbox/eventbridgesender": {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2",
 		"github.com/aws/smithy-go"},
-	"idem/idemhttp":     and(reachPaths, "github.com/dunglas/httpsfv"),
-	"idem/storetest":    and(reachEngine, "github.com/stretchr/testify", testifyNeeds),
-	"idem/internal/sim": and(reachEngine, "./idem/memstore", "./idem/outbox", "./idem/schema"),
-	"idem/idemtest": and(reachEngine, "./idem/internal/sim", "./idem/memstore", "./idem/outbox", "./idem/schema",
-		"github.com/stretchr/testify", testifyNeeds),
+	"idem/idemhttp":        and(reachPaths, "github.com/dunglas/httpsfv"),
+	"idem/storetest":       and(reachEngine, "github.com/stretchr/testify", testifyNeeds),
+	"idem/internal/sim":    simulator,
+	"idem/idemtest":        and(simulator, "./idem/internal/sim", "github.com/stretchr/testify", testifyNeeds),
 	"lambda":               wrappers,
 	"lambda/sqsvisibility": queueSide,
 	"lambda/sqsfailures":   queueSide,
@@ -116,6 +115,10 @@ var (
 	// queueSide is what speaks to SQS for the wrappers.
 	queueSide = and(wrappers, "./lambda", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go")
 )
+
+// simulator is what runs a world: the engine with its stores and its sweep.
+var simulator = and(reachEngine, "./idem/memstore", "./idem/outbox", "./idem/reconcile", "./idem/schema",
+	"github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup")
 
 func and(list []string, more ...string) []string { return slices.Concat(list, more) }
 
