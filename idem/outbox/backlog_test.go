@@ -82,6 +82,22 @@ func TestASweepTriesNoMessageTwice(t *testing.T) {
 	}
 }
 
+// What the stream leaves to a sweep that has begun is sent by it.
+func TestASweepSendsWhatIsLeftToItMeanwhile(t *testing.T) {
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+		refs := s.putMany("r", 30, "k")
+		s.leave(t, time.Now(), refs[:20]...)
+		time.Sleep(time.Second)
+		p.before = func() {
+			p.before = nil
+			time.Sleep(time.Second)
+			s.leave(t, time.Now(), refs[20:]...)
+		}
+		sweep(t, r)
+		require.Equal(t, 30, len(p.sent))
+	})
+}
+
 // frozen lists what was left to the sweep as it was at first: an index is behind its table.
 type frozen struct{ *memoryStore }
 

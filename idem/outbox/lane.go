@@ -38,8 +38,8 @@ func (l *lane) add(e *Entry) {
 }
 
 // goes reports whether the lane's next message can be tried.
-func (l *lane) goes(now time.Time) bool {
-	if len(l.entries) > 0 && l.entries[0].NextTry.After(now) {
+func (x *run) goes(l *lane) bool {
+	if len(l.entries) > 0 && !x.isDue(l.entries[0]) {
 		l.stopped = true
 	}
 	return len(l.entries) > 0 && !l.stopped

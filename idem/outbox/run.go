@@ -87,7 +87,7 @@ func (x *run) destination(name string, lanes []*lane) {
 		single := false
 		for _, l := range turn {
 			switch {
-			case !l.goes(x.due()):
+			case !x.goes(l):
 			case len(next) == 0:
 				next, single = append(next, l), x.suspect(l.entries[0])
 			case len(next) < chunk && !single && !x.suspect(l.entries[0]):
@@ -107,12 +107,14 @@ func (x *run) destination(name string, lanes []*lane) {
 	}
 }
 
-// due is the time until which a message's next try must be due. A sweep tries no message twice.
-func (x *run) due() time.Time {
-	if x.stream {
-		return time.Now()
+// isDue reports whether a message can be tried. A sweep tries none twice, and what was left to it since it has begun
+// was not tried.
+func (x *run) isDue(e *Entry) bool {
+	at := time.Now()
+	if !x.stream && e.Tries > 0 {
+		at = x.begun
 	}
-	return x.begun
+	return !e.NextTry.After(at)
 }
 
 // suspect reports whether a message has used up half its tries. From then on it is sent in

@@ -278,7 +278,7 @@ func (s *sweep) send(entries []*Entry, of *pass) {
 		case ordered && err != nil:
 			held[e.lane()] = true
 			s.note(func(r *Report) { r.Left++ })
-		case e.NextTry.After(s.begun) && (!ordered || p.byLane[e.lane()] == nil):
+		case !s.isDue(e) && (!ordered || p.byLane[e.lane()] == nil):
 			s.note(func(r *Report) { r.Skipped++ })
 			held[e.lane()] = ordered
 		default:
