@@ -60,6 +60,27 @@ func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
 	return r, nil
 }
 
+// Wander plays a story so many times, each time with more faults of a seed's than the time before: up to seven.
+func Wander(seeds int, play func(func(*World)) (*World, error)) (*Report, error) {
+	r := &Report{Found: map[string][]string{}}
+	calm, err := play(func(*World) {})
+	if err != nil {
+		return nil, err
+	}
+	r.expected = calm.stands()
+	for seed := range seeds {
+		w, err := play(func(w *World) { w.Wander(uint64(seed), 1+7*seed/seeds) })
+		if err == nil {
+			err = w.mistake
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.add(w, false)
+	}
+	return r, nil
+}
+
 // Report is what became of the runs of an exploration.
 type Report struct {
 	// Found has the shortest story of each finding.

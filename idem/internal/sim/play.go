@@ -231,7 +231,7 @@ func (p *process) run(fn func(context.Context, *process) (any, error)) (a Answer
 		}
 	}()
 	ctx := p.ctx
-	if p.w.timesOut() {
+	if p.w.limited {
 		end := time.Now().Add(timeout)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(idem.WithKillTime(ctx, end), end)

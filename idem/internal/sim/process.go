@@ -162,6 +162,12 @@ func (p *process) freeze() {
 
 // storeCall is a call of the process to the store.
 func (p *process) storeCall(ctx context.Context, method, _ string, do func(context.Context) error) error {
+	if method == "Due" { // one for each shard, and what a sweep does not see the next one sees
+		if p.wait(); p.isDead() {
+			return killedError{}
+		}
+		return do(ctx)
+	}
 	failed := func(ambiguous bool, text string) func() error {
 		return func() error {
 			return &protocol.StoreError{Op: method, Ambiguous: ambiguous, Down: true, Err: errors.New(text)}

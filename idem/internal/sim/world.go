@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -66,6 +68,10 @@ type World struct {
 
 	plan Plan
 
+	random  *rand.Rand // draws fates, so many as are left
+	left    int
+	limited bool // functions have a time-out
+
 	mu        sync.Mutex
 	made      map[string]int
 	points    []Point
@@ -87,7 +93,8 @@ type World struct {
 
 // New returns a world without processes.
 func New(plan Plan) *World {
-	return &World{Store: memstore.New(), plan: plan, made: map[string]int{}, replays: map[Point]bool{},
+	limited := slices.Contains(slices.Collect(maps.Values(plan)), TimedOut)
+	return &World{Store: memstore.New(), plan: plan, limited: limited, made: map[string]int{}, replays: map[Point]bool{},
 		systems: map[string]bool{}, effects: map[string]*effect{},
 		ended:   map[string]*protocol.Record{},
 		workers: map[string]func(context.Context, *idem.Engine, []byte) error{}}
@@ -113,11 +120,29 @@ func (w *World) enter(call string) (Point, Fate) {
 	w.made[call]++
 	at := Point{call, w.made[call]}
 	w.points = append(w.points, at)
+	w.draw(at)
 	if w.plan[at] != Pass {
 		w.fired++
 	}
 	w.replays[at] = w.records().ended() && len(w.answers) > 0
 	return at, w.plan[at]
+}
+
+// Wander has so many calls go wrong, one in seven, by a seed. Functions have a time-out with each other one: no
+// process goes on then that was frozen.
+func (w *World) Wander(seed uint64, faults int) {
+	w.plan, w.random, w.left, w.limited = Plan{}, rand.New(rand.NewPCG(seed, 1)), faults, seed%2 == 1
+}
+
+// draw decides on a call. The caller holds the lock.
+func (w *World) draw(at Point) {
+	if w.random == nil || w.left == 0 || w.random.IntN(7) > 0 {
+		return
+	}
+	if fate := Fates[w.random.IntN(len(Fates))]; fate != Frozen && fate != TimedOut || w.limited == (fate == TimedOut) {
+		w.plan[at] = fate
+		w.left--
+	}
 }
 
 // Answer is what a caller got.
@@ -181,14 +206,4 @@ func (w *World) arriving() []func() {
 	arrive := w.late
 	w.late = nil
 	return arrive
-}
-
-// timesOut reports whether functions have a time-out in this run.
-func (w *World) timesOut() bool {
-	for _, fate := range w.plan {
-		if fate == TimedOut {
-			return true
-		}
-	}
-	return false
 }
