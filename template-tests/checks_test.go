@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +18,7 @@ import (
 )
 
 // checks are what holds for the templates of both stacks, in addition to the rules for cfn-guard. They collect
-// what they find instead of failing, so that TestMutations can show that each of them can fail.
+// what they find instead of failing, so that TestWhatTheChecksHold can show that each of them can fail.
 var checks = map[string]func(stacks, *findings){
 	"names":      namesAreTheSchemas,
 	"time-outs":  timeoutsFit,
@@ -214,29 +215,42 @@ func queuesAreConnected(s stacks, errs *findings) {
 //   - https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-dynamodb-globaltable.html
 //   - https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-sqs-queue.html
 var replacing = map[string][]string{
-	kinds["table"]: {"KeySchema", "LocalSecondaryIndexes", "TableName"}, kinds["queue"]: {"FifoQueue", "QueueName"},
+	"AWS::DynamoDB::GlobalTable": {"KeySchema", "LocalSecondaryIndexes", "TableName"},
+	"AWS::SQS::Queue":            {"FifoQueue", "QueueName"},
 }
+
+// readSnapshots are the templates of both stacks as they were written last.
+var readSnapshots = sync.OnceValues(func() (map[string]template, error) {
+	all := map[string]template{}
+	for _, name := range []string{"payments-api", "orders-worker"} {
+		text, err := os.ReadFile(snapshotFile(name))
+		if err != nil {
+			return nil, err
+		}
+		var tt template
+		if err := json.Unmarshal(text, &tt); err != nil {
+			return nil, err
+		}
+		all[name] = tt
+	}
+	return all, nil
+})
 
 // tablesAndQueuesStay compares with the snapshots: a change that would make a new table or queue does
 // not go in, however the snapshots are renewed.
 func tablesAndQueuesStay(s stacks, errs *findings) {
 	counts := map[string]map[string]int{
-		"payments-api":  {kinds["table"]: 1, kinds["queue"]: 4},
-		"orders-worker": {kinds["table"]: 2, kinds["queue"]: 4},
+		"payments-api":  {"AWS::DynamoDB::GlobalTable": 1, "AWS::SQS::Queue": 4},
+		"orders-worker": {"AWS::DynamoDB::GlobalTable": 2, "AWS::SQS::Queue": 4},
+	}
+	snapshots, err := readSnapshots()
+	if err != nil {
+		errs.add("%w", err)
+		return
 	}
 	for name, tt := range map[string]template{"payments-api": s.payments, "orders-worker": s.orders} {
-		text, err := os.ReadFile(snapshotFile(name))
-		if err != nil {
-			errs.add("%w", err)
-			return
-		}
-		var before map[string]any
-		if err := json.Unmarshal(text, &before); err != nil {
-			errs.add("%w", err)
-			return
-		}
 		for kind, properties := range replacing {
-			was, is := template(before).resources(kind), tt.resources(kind)
+			was, is := snapshots[name].resources(kind), tt.resources(kind)
 			errs.want("the number of "+kind+" in the snapshot of "+name, counts[name][kind], len(was))
 			for id, r := range was {
 				if is[id] == nil {

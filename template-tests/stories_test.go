@@ -1,9 +1,13 @@
 package templatetests
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/schema"
 )
@@ -176,6 +180,55 @@ func healthy(n int) fiveMinutes {
 	seen["AWS/DynamoDB ConditionalCheckFailedRequests TableName=Records"] = []float64{400, 900, 300}
 	seen["AWS/DynamoDB TransactionConflict TableName=Records"] = []float64{1, 3, 1}
 	return seen
+}
+
+// storiesAreTold plays them all.
+func storiesAreTold(rules map[string]rule) error {
+	var errs findings
+	for _, s := range stories {
+		s.check(rules, &errs)
+	}
+	return errors.Join(errs...)
+}
+
+// Each story raises the alarms that it names, and no other.
+func TestStories(t *testing.T) {
+	require.NoError(t, storiesAreTold(withDefaults(t).rules()))
+}
+
+// An alarm that is raised too early, too late or for another reason is found.
+func TestStoriesFindAlarmsThatAreWrong(t *testing.T) {
+	for says, c := range map[string]struct {
+		alarm  string
+		change func(*rule)
+	}{
+		"SweeperStopped is not raised where the schedule of a sweeper is disabled": {
+			"orders SweeperStopped", func(r *rule) { r.missing = "notBreaching" }},
+		"StatementsRelayStopped is raised where a healthy week": {
+			"payments StatementsRelayStopped", func(r *rule) { r.reached = 1 }},
+		"RelayOutboxMissed is raised where a destination is down for ten minutes": {
+			"orders RelayOutboxMissed", func(r *rule) { r.reached = 1 }},
+		"OrdersQueueDeadLettersOld is raised after": {
+			"orders OrdersQueueDeadLettersOld", func(r *rule) { r.reached = 168 }},
+		"OrdersQueueDeadLettersOld is still raised": {
+			"orders OrdersQueueDeadLettersOld", func(r *rule) { r.reached = 120 }},
+		"API5xx is raised where a healthy week": {
+			"payments API5xx", func(r *rule) { r.threshold = 9 }},
+		"PaymentsDuration is raised where a healthy week": {
+			"payments PaymentsDuration", func(r *rule) { r.threshold = 2500 }},
+		"RecordsTransactionConflicts is raised where a healthy week": {
+			"orders RecordsTransactionConflicts", func(r *rule) { r.threshold = 5 }},
+		"RelayIteratorAge is raised where a healthy week": {
+			"orders RelayIteratorAge", func(r *rule) { r.threshold = 300 }},
+		"RelayOutboxOld is not raised where": {
+			"orders RelayOutboxOld", func(r *rule) { r.metric = ours("SweeperFunction", schema.MetricOldestOpen) }},
+	} {
+		rules := withDefaults(t).rules()
+		r := rules[c.alarm]
+		c.change(&r)
+		rules[c.alarm] = r
+		require.ErrorContains(t, storiesAreTold(rules), says)
+	}
 }
 
 // check evaluates all alarms over the story. The first deployment raises the alarm that a relay's sweeps have
