@@ -33,7 +33,8 @@ func TestEventsOfEachSource(t *testing.T) {
 		t.Run(string(source), func(t *testing.T) {
 			got, problems := synth(t, func(s awscdk.Stack) { worker(t, s, 0).OnEvents(&infra.EventsProps{Source: source}) })
 			require.Empty(t, problems)
-			require.Equal(t, strconv.Itoa(want.hours*3600), got.environment(t, "Worker")[schema.EnvEventRedelivery])
+			require.Equal(t, strconv.Itoa(want.hours*3600),
+				got.property("AWS::Lambda::Function", "Worker", "Environment", "Variables", schema.EnvEventRedelivery))
 			require.Greater(t, want.retention, time.Duration(want.hours)*time.Hour)
 		})
 	}

@@ -1,8 +1,6 @@
 package templatetests
 
 import (
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,37 +13,6 @@ import (
 
 func worker(t *testing.T, s awscdk.Stack, timeout time.Duration) *infra.Function {
 	return infra.NewFunction(s, "Worker", &infra.FunctionProps{Code: given(t), Timeout: timeout})
-}
-
-// named returns the properties of the resource with this name and type.
-func (tt template) named(t *testing.T, kind, want string) map[string]any {
-	t.Helper()
-	found := tt.resources(kind)
-	for id, r := range found {
-		if name(id) == want {
-			properties, _ := r["Properties"].(map[string]any)
-			return properties
-		}
-	}
-	require.Failf(t, "no such resource", "%s %s among %v", kind, want, slices.Collect(maps.Keys(found)))
-	return nil
-}
-
-func (tt template) environment(t *testing.T, function string) map[string]any {
-	t.Helper()
-	return tt.named(t, "AWS::Lambda::Function", function)["Environment"].(map[string]any)["Variables"].(map[string]any)
-}
-
-// id is the logical id of the resource with this name and type.
-func (tt template) id(t *testing.T, kind, want string) string {
-	t.Helper()
-	for id := range tt.resources(kind) {
-		if name(id) == want {
-			return id
-		}
-	}
-	require.Failf(t, "no such resource", "%s %s", kind, want)
-	return ""
 }
 
 // queue has these settings, and a function that ends within 30 s.

@@ -80,12 +80,12 @@ func TestStacksWithSettings(t *testing.T) {
 	}, false)
 	require.Len(t, got.problems, 1)
 	says(t, got.problems, false, "idem:open-api")
-	require.Equal(t, "none", got.payments.environment(t, "Payments")["PAYMENTS_TENANT"])
+	payments := func(path ...any) any { return got.payments.property("AWS::Lambda::Function", "Payments", path...) }
+	require.Equal(t, "none", payments("Environment", "Variables", "PAYMENTS_TENANT"))
 	for _, r := range got.payments.resources("AWS::ApiGatewayV2::Route") {
 		require.Equal(t, "NONE", at(r, "Properties", "AuthorizationType"))
 	}
-	require.Equal(t, map[string]any{"Mode": "Active"},
-		got.payments.named(t, "AWS::Lambda::Function", "Payments")["TracingConfig"])
+	require.Equal(t, map[string]any{"Mode": "Active"}, payments("TracingConfig"))
 	require.NotEmpty(t, got.payments.resources("AWS::Lambda::Permission"))
 	found, err := filepath.Glob(filepath.Join(got.folder, "asset.*", "bootstrap"))
 	require.NoError(t, err)
@@ -98,10 +98,11 @@ func TestStacksWithSettings(t *testing.T) {
 func TestStacksBehindTokens(t *testing.T) {
 	got := synthStacks(t, t.TempDir(), map[string]string{"authorizer": "jwt", "issuer": "https://issuer.example",
 		"audience": "a, b"}, false)
-	_, p := got.payments.only(t, "AWS::ApiGatewayV2::Authorizer")
+	const authorizer = "AWS::ApiGatewayV2::Authorizer"
 	require.Equal(t, map[string]any{"Audience": []any{"a", "b"}, "Issuer": "https://issuer.example"},
-		p["JwtConfiguration"])
-	require.Equal(t, "jwt:sub", got.payments.environment(t, "Payments")["PAYMENTS_TENANT"])
+		got.payments.property(authorizer, namesOf(got.payments, authorizer)[0], "JwtConfiguration"))
+	require.Equal(t, "jwt:sub",
+		got.payments.property("AWS::Lambda::Function", "Payments", "Environment", "Variables", "PAYMENTS_TENANT"))
 	says(t, got.problems, false, "https://provider.invalid", "-c provider=")
 }
 

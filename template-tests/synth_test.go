@@ -45,18 +45,6 @@ func (tt template) resources(kind string) map[string]map[string]any {
 	return found
 }
 
-// only returns the one resource of a type and its properties.
-func (tt template) only(t *testing.T, kind string) (resource, properties map[string]any) {
-	t.Helper()
-	found := tt.resources(kind)
-	require.Len(t, found, 1, "resources of type %s", kind)
-	for _, r := range found {
-		resource = r
-	}
-	properties, _ = resource["Properties"].(map[string]any)
-	return resource, properties
-}
-
 // says requires a problem whose message contains every text.
 func says(t *testing.T, problems []infra.Problem, isError bool, texts ...string) {
 	t.Helper()
