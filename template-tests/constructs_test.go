@@ -185,9 +185,7 @@ func TestConstructs(t *testing.T) {
 		"thresholds": {build: func(s awscdk.Stack) {
 			table := infra.NewTable(s, "Records", nil)
 			sweeper := infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
-			relay := infra.NewRelay(s, "Relay", table, &infra.RelayProps{
-				Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": newQueue(s, "Orders")},
-			})
+			relay := newRelay(t, s, table)
 			f := worker(t, s, 20*time.Second)
 			q := infra.NewQueue(s, "OrdersQueue", f, &infra.QueueProps{Repeat: infra.Repeatable})
 			infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
@@ -253,6 +251,13 @@ func (tt template) listed() string {
 func newKey(s awscdk.Stack) awskms.Key { return awskms.NewKey(s, jsii.String("Key"), nil) }
 
 func newQueue(s awscdk.Stack, id string) awssqs.Queue { return awssqs.NewQueue(s, &id, nil) }
+
+// newRelay brings messages to a queue.
+func newRelay(t *testing.T, s awscdk.Stack, table *infra.Table) *infra.Relay {
+	return infra.NewRelay(s, "Relay", table, &infra.RelayProps{
+		Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": newQueue(s, "Orders")},
+	})
+}
 
 func newRole(s awscdk.Stack) awsiam.Role {
 	return awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewAccountRootPrincipal()})

@@ -83,24 +83,19 @@ func existing(t *testing.T, s awscdk.Stack) {
 }
 
 func TestExistingTableRefuses(t *testing.T) {
+	imported := func(s awscdk.Stack, consistency awsdynamodb.MultiRegionConsistency) *infra.Table {
+		return infra.ImportTable(awsdynamodb.TableV2_FromTableName(s, jsii.String("Records"), jsii.String("records")),
+			&infra.ImportTableProps{Consistency: consistency})
+	}
 	objects(t, ireland, map[string]objection{
 		"an eventually consistent table": refuses(func(s awscdk.Stack) {
-			infra.ImportTable(awsdynamodb.TableV2_FromTableName(s, jsii.String("Records"), jsii.String("records")),
-				&infra.ImportTableProps{Consistency: awsdynamodb.MultiRegionConsistency_EVENTUAL}).GrantReader(newRole(s))
+			imported(s, awsdynamodb.MultiRegionConsistency_EVENTUAL).GrantReader(newRole(s))
 		}, "not strong", "two regions may both get a claim"),
 		"a relay without stream": refuses(func(s awscdk.Stack) {
-			infra.NewRelay(s, "Relay",
-				infra.ImportTable(awsdynamodb.TableV2_FromTableName(s, jsii.String("Records"), jsii.String("records")), nil),
-				&infra.RelayProps{
-					Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": newQueue(s, "Orders")},
-				})
+			newRelay(t, s, imported(s, ""))
 		}, "TableStreamArn", "LatestStreamArn", "describe-table"),
 		"a relay of a global table": refuses(func(s awscdk.Stack) {
-			table := infra.ImportTable(awsdynamodb.TableV2_FromTableName(s, jsii.String("Records"), jsii.String("records")),
-				&infra.ImportTableProps{Consistency: awsdynamodb.MultiRegionConsistency_STRONG})
-			infra.NewRelay(s, "Relay", table, &infra.RelayProps{
-				Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": newQueue(s, "Orders")},
-			})
+			newRelay(t, s, imported(s, awsdynamodb.MultiRegionConsistency_STRONG))
 		}, "a global table has no transactions"),
 		"a mistake in a tenant": refuses(func(s awscdk.Stack) {
 			existingTable(s).GrantHandler(newRole(s), &infra.GrantOptions{Tenants: []string{""}})

@@ -8,7 +8,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/require"
@@ -74,11 +73,9 @@ func TestMonitoringChecks(t *testing.T) {
 			infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Queues: []*infra.Queue{q}})
 		}, "Age, 15m0s", "visibility time-out of Orders, 18m0s", "idem:queue-age"),
 		"between two sweeps": warns(func(s awscdk.Stack) {
-			relay := infra.NewRelay(s, "Relay", infra.NewTable(s, "Records", nil), &infra.RelayProps{
-				Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": newQueue(s, "Orders")},
-			})
+			relays := []*infra.Relay{newRelay(t, s, infra.NewTable(s, "Records", nil))}
 			infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
-				Relays: []*infra.Relay{relay}, Thresholds: map[string]float64{"OutboxOld": 300},
+				Relays: relays, Thresholds: map[string]float64{"OutboxOld": 300},
 			})
 		}, "OutboxOld, 5m0s", "two sweeps of Relay, 5m0s", "idem:outbox-age"),
 	})

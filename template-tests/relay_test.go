@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
-	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/infra"
 )
@@ -54,21 +53,5 @@ func sweeperOf(t *testing.T, concurrency int) func(awscdk.Stack) {
 		infra.NewSweeper(s, "Sweeper", infra.NewTable(s, "Records", nil), &infra.SweeperProps{
 			Function: infra.FunctionProps{Code: given(t)}, Concurrency: concurrency,
 		})
-	}
-}
-
-// A sweep with a backlog takes nearly all of its time by design, and the next one does what a failed one has left.
-func TestScheduleOfARelay(t *testing.T) {
-	got, _ := synth(t, func(s awscdk.Stack) {
-		relay := infra.NewRelay(s, "Relay", infra.NewTable(s, "Records", nil), &infra.RelayProps{
-			Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": newQueue(s, "Orders")},
-		})
-		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Relays: []*infra.Relay{relay}})
-	})
-	config := got.property("AWS::Lambda::EventInvokeConfig", "RelayFunctionEventInvokeConfig")
-	require.Equal(t, 0.0, at(config, "MaximumRetryAttempts"))
-	require.Equal(t, 300.0, at(config, "MaximumEventAgeInSeconds"))
-	for id, a := range got.resources("AWS::CloudWatch::Alarm") {
-		require.NotEqual(t, "Duration", at(a, "Properties", "MetricName"), id)
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/idem-go/idempotency/infra"
@@ -42,9 +41,7 @@ func TestTableRefuses(t *testing.T) {
 			"idem:index-limit"),
 		"too long recovery": refuses(build(infra.TableProps{RecoveryDays: 36}), "RecoveryDays is 36", "1 to 35"),
 		"a relay of a global table": refuses(func(s awscdk.Stack) {
-			infra.NewRelay(s, "Relay", infra.NewTable(s, "Records", &global), &infra.RelayProps{
-				Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": newQueue(s, "Orders")},
-			})
+			newRelay(t, s, infra.NewTable(s, "Records", &global))
 		}, "a global table has no transactions", "leave the relay out"),
 	})
 	objects(t, nil, map[string]objection{
