@@ -324,45 +324,6 @@ func TestCanonicalRefusals(t *testing.T) {
 	require.Less(t, len(err.Error()), 300, "an error does not repeat the input")
 }
 
-// TestCanonicalNumberEquivalence: over a grid of values around every limit, two
-// spellings get the same bytes exactly if they stand for the same decimal: a plain
-// integer for itself, any other number for the shortest one of its double.
-func TestCanonicalNumberEquivalence(t *testing.T) {
-	var spellings []string
-	for _, digits := range []string{"1", "9", "15", "999999999999999", "1000000000000001", "9007199254740993",
-		"9007199254740992", "17976931348623157", "123456789012345678"} {
-		for exp := -345; exp <= 330; exp++ {
-			if exp > -310 && exp < -30 || exp > 40 && exp < 285 {
-				continue
-			}
-			spellings = append(spellings, digits+"e"+strconv.Itoa(exp))
-			if exp >= 0 {
-				spellings = append(spellings, digits+strings.Repeat("0", exp), digits+strings.Repeat("0", exp)+".0")
-			} else if len(digits) > 1 {
-				spellings = append(spellings, digits[:1]+"."+digits[1:]+"e"+strconv.Itoa(exp+len(digits)-1))
-			}
-		}
-	}
-	byValue, byForm, refused := map[string]string{}, map[string]string{}, 0
-	for _, text := range spellings {
-		out, err := Append(nil, []byte(text))
-		if err != nil {
-			refused++
-			continue
-		}
-		value, form := standsFor(t, text).RatString(), string(out)
-		if other, seen := byValue[value]; seen {
-			require.Equal(t, other, form, text)
-		}
-		if other, seen := byForm[form]; seen {
-			require.Equal(t, other, value, text)
-		}
-		byValue[value], byForm[form] = form, value
-	}
-	require.Greater(t, len(byForm), 500)
-	require.Greater(t, refused, 100)
-}
-
 // plainText is what people send: a list of orders.
 func plainText(size int) []byte {
 	return listOf(size, "[", "]", func(i int) string {
