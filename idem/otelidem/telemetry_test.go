@@ -111,10 +111,7 @@ func TestMetricsAndSpansOfCalls(t *testing.T) {
 		c := newCollector()
 		h := idemtest.New(t, nil)
 		for range 2 {
-			h.Faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
-				time.Sleep(250 * time.Millisecond)
-				return call.Do(ctx)
-			})
+			h.Faults.Next(idemtest.Acquire, slow)
 		}
 		e, err := idem.New(h.Faults, &idem.Options{Observer: c.telemetry(t).Observe})
 		require.NoError(t, err)
@@ -183,7 +180,9 @@ func TestEveryMetricIsMade(t *testing.T) {
 	for _, kind := range []notice.Kind{notice.Claimed, notice.Executed, notice.Completed, "of a later release"} {
 		o.Observe(t.Context(), notice.Notice{Kind: kind, Operation: "charge", Took: time.Second})
 	}
-	require.Len(t, c.numbers(t), len(metric.All))
+	numbers := c.numbers(t)
+	require.Len(t, numbers, len(metric.All))
+	require.Equal(t, int64(7), numbers["idem.sweep_left charge"])
 }
 
 // Units are fractions, as DynamoDB counts them. What was neither written nor read has no number.
@@ -197,19 +196,6 @@ func TestUnits(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"idem.write_units charge": 4.0, "idem.read_units charge": 25.5, "idem.write_units refund": 0.5,
 	}, c.numbers(t))
-}
-
-func TestASweep(t *testing.T) {
-	c := newCollector()
-	o := c.telemetry(t)
-	r, err := reconcile.New(memstore.New(), nil)
-	require.NoError(t, err)
-	open, err := r.OpenQuestions(t.Context())
-	require.NoError(t, err)
-	o.Add(t.Context(), "", reconcile.Report{Left: 2}.Counts())
-	o.Add(t.Context(), "", open[0].Counts())
-	require.Equal(t, map[string]any{"idem.swept ": int64(1), "idem.sweep_left ": int64(2), "idem.open ": int64(0),
-		"idem.oldest_open ": int64(0)}, c.numbers(t))
 }
 
 // A gauge keeps its last value: an operation whose last question is settled must say 0, or its
