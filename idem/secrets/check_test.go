@@ -3,7 +3,6 @@ package secrets_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -143,7 +142,9 @@ func TestALookupDoesNotStandForTheCheck(t *testing.T) {
 	r.process(secretA).replays("one", one)
 }
 
-// Whatever becomes of a call of the check, nothing runs without it, and the next attempt goes on.
+// Whatever becomes of a call of the check, nothing runs without it: not even an operation that fails open, whose
+// key may be recorded under another secret. The next attempt goes on, also in another process, and then the
+// operation fails open as ever.
 func TestFaultsOfTheCheck(t *testing.T) {
 	for _, m := range []idemtest.Method{idemtest.Get, idemtest.Finish} {
 		for name, fault := range map[string]idemtest.Fault{
@@ -152,77 +153,30 @@ func TestFaultsOfTheCheck(t *testing.T) {
 			"unreadable": idemtest.Unreadable, "conflict": idemtest.BareConflict,
 		} {
 			for _, policy := range []idem.StorePolicy{idem.FailClosed, idem.FailOpen} {
-				r := newRig(t)
-				p := r.process(secretA)
-				p.op.OnStoreFailure = policy
-				p.faults.Next(m, fault)
-				_, err := p.charge("one")
-				require.Error(t, err, "%s of %s", name, m)
-				if name != "unreadable" {
-					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				for _, dies := range []bool{false, true} {
+					r := newRig(t)
+					p := r.process(secretA)
+					p.op.OnStoreFailure = policy
+					p.faults.Next(m, fault)
+					_, err := p.charge("one")
+					require.Error(t, err, "%s of %s", name, m)
+					if name != "unreadable" {
+						require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+					}
+					require.Zero(t, r.ran.Load(), "%s of %s", name, m)
+					if dies {
+						p.restart()
+					}
+					one := p.runs("one")
+					r.process(secretA).replays("one", one)
+					r.process(secretB).refuses("one", underAnother)
+					if policy == idem.FailOpen {
+						p.faults.Next(idemtest.Acquire, idemtest.Refuse)
+						p.runs("two")
+					}
 				}
-				require.Zero(t, r.ran.Load(), "%s of %s", name, m)
-				one := p.runs("one")
-				r.process(secretA).replays("one", one)
-				r.process(secretB).refuses("one", underAnother)
 			}
 		}
-	}
-}
-
-// A process dies before and after each of its calls up to its claim.
-func TestAProcessDiesInTheCheck(t *testing.T) {
-	for n := 1; n <= 3; n++ { // Get, Finish, Acquire
-		for _, landed := range []bool{false, true} {
-			h := idemtest.New(t, &idem.Options{Observer: func(context.Context, notice.Notice) {}})
-			ran := 0
-			charge := func(key []byte) idemtest.Delivery[int] {
-				k := idem.Operation{Name: "charge", Repeat: idem.Repeatable, Values: secrets.New(key)}.Key("t", "4711")
-				return idemtest.Deliver(h, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-					return idem.Do(ctx, e, k, 1, func(context.Context, int) (int, error) { ran++; return ran, nil })
-				})[0]
-			}
-			h.CrashAfter(n, landed)
-			require.ErrorIs(t, charge(secretA).Err, idemtest.ErrCrashed)
-			require.Zero(t, ran)
-			h.Restart()
-			h.Clock.Advance(idem.DefaultLease + time.Minute)
-			for range 2 {
-				d := charge(secretA)
-				require.NoError(t, d.Err)
-				require.Equal(t, 1, d.Value, "call %d, landed %v", n, landed)
-			}
-		}
-	}
-}
-
-// Of processes with different secrets that begin at once those with one secret run, and the others
-// run nothing.
-func TestProcessesWithDifferentSecretsAtOnce(t *testing.T) {
-	for range 50 {
-		r := newRig(t)
-		type end struct {
-			of  int
-			err error
-		}
-		ends := make(chan end)
-		const processes = 4
-		for i := range processes {
-			p := r.process([][]byte{secretA, secretB}[i%2])
-			go func() { _, err := p.charge(fmt.Sprint(i)); ends <- end{i % 2, err} }()
-		}
-		ran := map[int]int{}
-		for range processes {
-			e := <-ends
-			if e.err == nil {
-				ran[e.of]++
-				continue
-			}
-			require.ErrorIs(t, e.err, idem.ErrStoreUnavailable)
-			require.ErrorContains(t, e.err, underAnother)
-		}
-		require.Len(t, ran, 1)
-		require.EqualValues(t, processes/2, r.ran.Load())
 	}
 }
 
@@ -240,20 +194,6 @@ func TestTheSecondCreationFindsTheFirst(t *testing.T) {
 		require.Equal(t, i == 1, err != nil && strings.Contains(err.Error(), underAnother), err)
 		require.EqualValues(t, 2-i, r.ran.Load())
 	}
-}
-
-// Without the check not even an operation that fails open runs: its key may be recorded under another
-// secret. Once it is made, the operation fails open as ever.
-func TestFailingOpenNeedsTheCheck(t *testing.T) {
-	r := newRig(t)
-	r.process(secretA).runs("register")
-	p := r.process(secretA)
-	p.op.OnStoreFailure = idem.FailOpen
-	p.faults.Next(idemtest.Get, idemtest.Refuse)
-	p.refuses("one", "refused")
-	p.runs("two")
-	p.faults.Next(idemtest.Acquire, idemtest.Refuse)
-	p.runs("three")
 }
 
 // Callers that wait for another one's check wait within their own time, and the check is made once.
