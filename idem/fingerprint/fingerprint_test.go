@@ -166,43 +166,26 @@ func TestFingerprintBuilderErrors(t *testing.T) {
 
 func TestFingerprintCompare(t *testing.T) {
 	a, b := Bytes([]byte("a")), Bytes([]byte("b"))
-	digest := string(a[2:])
-	for _, test := range []struct {
-		stored protocol.Fingerprint
-		want   protocol.Match
-	}{
-		{a, protocol.MatchSame},
-		{b, protocol.MatchDifferent},
-		{"2:" + a[2:], protocol.MatchNewer},
-		{"10:another form", protocol.MatchNewer},
-		{"999999:x", protocol.MatchNewer},
-		{"", protocol.MatchUnreadable},
-		{":", protocol.MatchUnreadable},
-		{"1:", protocol.MatchUnreadable},
-		{"2:", protocol.MatchUnreadable},
-		{"1", protocol.MatchUnreadable},
-		{protocol.Fingerprint(digest), protocol.MatchUnreadable},
-		{"0:" + a[2:], protocol.MatchUnreadable},
-		{"01:" + a[2:], protocol.MatchUnreadable},
-		{"02:" + a[2:], protocol.MatchUnreadable},
-		{"-1:" + a[2:], protocol.MatchUnreadable},
-		{"+2:" + a[2:], protocol.MatchUnreadable},
-		{" 2:" + a[2:], protocol.MatchUnreadable},
-		{"v2:" + a[2:], protocol.MatchUnreadable},
-		{"99999999999999999999:x", protocol.MatchUnreadable},
-		{a + "A", protocol.MatchUnreadable},
-		{a + "=", protocol.MatchUnreadable},
-		{a[:len(a)-1], protocol.MatchUnreadable},
-		{"1:" + protocol.Fingerprint(strings.Repeat("+", 43)), protocol.MatchUnreadable},
-		{"1:" + protocol.Fingerprint(strings.Repeat("/", 43)), protocol.MatchUnreadable},
-		{"1:" + protocol.Fingerprint(strings.Repeat("A", 42)) + "B", protocol.MatchUnreadable}, // bits beyond the digest
-		{"1:" + protocol.Fingerprint(strings.Repeat("A", 42)) + "\n", protocol.MatchUnreadable},
-		{"1:" + protocol.Fingerprint(strings.Repeat("A", 43)), protocol.MatchDifferent},
+	digest := a[2:]
+	fill := func(c string, n int) protocol.Fingerprint { return protocol.Fingerprint(strings.Repeat(c, n)) }
+	for want, all := range map[protocol.Match][]protocol.Fingerprint{
+		protocol.MatchSame:      {a},
+		protocol.MatchDifferent: {b, "1:" + fill("A", 43)},
+		protocol.MatchNewer:     {"2:" + digest, "10:another form", "999999:x"},
+		protocol.MatchUnreadable: {
+			"", ":", "1:", "2:", "1", digest,
+			"0:" + digest, "01:" + digest, "02:" + digest, "-1:" + digest, "+2:" + digest, " 2:" + digest, "v2:" + digest,
+			"99999999999999999999:x", a + "A", a + "=", a[:len(a)-1], "1:" + fill("+", 43), "1:" + fill("/", 43),
+			"1:" + fill("A", 42) + "B", // bits beyond the digest
+			"1:" + fill("A", 42) + "\n",
+		},
 	} {
-		require.Equal(t, test.want, a.Compare(test.stored), "%q", test.stored)
-		if test.want == protocol.MatchUnreadable {
-			require.Equal(t, protocol.MatchUnreadable, test.stored.Compare(a), "%q", test.stored)
-			require.Equal(t, protocol.MatchUnreadable, test.stored.Compare(test.stored), "equal and damaged: %q", test.stored)
+		for _, stored := range all {
+			require.Equal(t, want, a.Compare(stored), "%q", stored)
+			if want == protocol.MatchUnreadable {
+				require.Equal(t, want, stored.Compare(a), "%q", stored)
+				require.Equal(t, want, stored.Compare(stored), "equal and damaged: %q", stored)
+			}
 		}
 	}
 	require.Zero(t, protocol.MatchUnreadable, "what nobody has compared fails closed")
