@@ -2,7 +2,6 @@ package queuepoller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -130,27 +129,21 @@ func (q *fakeQueue) gone() []string {
 	return slices.Sorted(slices.Values(q.deleted))
 }
 
-// functionFunc answers with JSON, or fails with an error.
-type functionFunc func(event fakeEvent) (string, error)
+// function is one that does the same with every event.
+type function func() (runtime.Result, error)
 
-type fakeEvent struct {
-	Records []struct {
-		MessageID  string `json:"messageId"`
-		Body       string
-		Attributes map[string]string
-	}
+func (f function) Invoke(context.Context, []byte, *runtime.InvokeOptions) (runtime.Result, error) {
+	return f()
 }
 
-func (f functionFunc) Invoke(_ context.Context, payload []byte, _ *runtime.InvokeOptions) (runtime.Result, error) {
-	var event fakeEvent
-	if err := json.Unmarshal(payload, &event); err != nil {
-		return runtime.Result{}, err
+// answers returns a function that does what it is given before it answers.
+func answers(json string, does ...func()) function {
+	return func() (runtime.Result, error) {
+		for _, do := range does {
+			do()
+		}
+		return runtime.Result{Payload: []byte(json)}, nil
 	}
-	answer, err := f(event)
-	if err != nil {
-		return runtime.Result{Error: &runtime.FunctionError{Type: "errorString", Message: err.Error()}}, nil
-	}
-	return runtime.Result{Payload: []byte(answer)}, nil
 }
 
 // inBubble runs a test with a clock of its own.
@@ -179,7 +172,7 @@ func (w *watch) trouble() []string {
 }
 
 // open starts a poller that the test's end closes.
-func open(t *testing.T, client Client, url string, function Function, options Options) *watch {
+func open(t *testing.T, client Client, url string, f Function, options Options) *watch {
 	t.Helper()
 	w := &watch{}
 	options.Delivered = func(d Delivery) {
@@ -192,7 +185,7 @@ func open(t *testing.T, client Client, url string, function Function, options Op
 		defer w.mu.Unlock()
 		w.troubles = append(w.troubles, err.Error())
 	}
-	p, err := Start(t.Context(), client, url, function, &options)
+	p, err := Start(t.Context(), client, url, f, &options)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	return w

@@ -20,7 +20,7 @@ func TestBatchesAreWhatAReceiveReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(standardARN)
 		q.send(messages(25)...)
-		w := open(t, q, "url", functionFunc(noop), Options{})
+		w := open(t, q, "url", answers("null"), Options{})
 		synctest.Wait()
 		sizes := map[int]int{}
 		for _, d := range w.deliveries() {
@@ -47,7 +47,7 @@ func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 			at[time.Since(start)]++
 			return errors.New("connection refused")
 		}
-		w := open(t, q, "url", functionFunc(noop), Options{MaxConcurrency: 2})
+		w := open(t, q, "url", answers("null"), Options{MaxConcurrency: 2})
 		time.Sleep(time.Minute)
 		mu.Lock()
 		require.Equal(t, map[time.Duration]int{0: 2, time.Second: 2, 3 * time.Second: 2, 7 * time.Second: 2}, at)
@@ -76,7 +76,7 @@ func TestDeletionsThatFailAreReported(t *testing.T) {
 			q := newFakeQueue(standardARN)
 			q.refused, q.failure = c.refused, c.err
 			q.send(messages(3)...)
-			w := open(t, q, "url", functionFunc(noop), Options{})
+			w := open(t, q, "url", answers("null"), Options{})
 			synctest.Wait()
 			require.Equal(t, c.gone, q.gone())
 			require.Len(t, w.trouble(), 1)
@@ -93,10 +93,7 @@ func TestCloseWaitsForWhatWasReceived(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			q := newFakeQueue(standardARN)
 			q.send(messages(12)...)
-			f := functionFunc(func(fakeEvent) (string, error) {
-				time.Sleep(5 * time.Second)
-				return "null", nil
-			})
+			f := answers("null", func() { time.Sleep(5 * time.Second) })
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			p, err := Start(ctx, q, "url", f, nil)
@@ -120,7 +117,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			q.send(messages(100)...)
 			var mu sync.Mutex
 			running, peak := 0, 0
-			f := functionFunc(func(fakeEvent) (string, error) {
+			f := answers("null", func() {
 				mu.Lock()
 				running++
 				peak = max(peak, running)
@@ -129,7 +126,6 @@ func TestConcurrencyIsBounded(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				running--
-				return "null", nil
 			})
 			open(t, q, "url", f, Options{BatchSize: 1, MaxConcurrency: most})
 			time.Sleep(time.Minute)
@@ -141,29 +137,20 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	}
 }
 
-type invoked struct {
-	result runtime.Result
-	err    error
-}
-
-func (i invoked) Invoke(context.Context, []byte, *runtime.InvokeOptions) (runtime.Result, error) {
-	return i.result, i.err
-}
-
 func TestWhatIsRedelivered(t *testing.T) {
-	answer := func(s string) invoked { return invoked{result: runtime.Result{Payload: []byte(s)}} }
+	fails := runtime.Result{Error: &runtime.FunctionError{Message: "no"}}
 	const second = `{"batchItemFailures":[{"itemIdentifier":"id-1"}]}`
 	for name, c := range map[string]struct {
-		function invoked
+		function function
 		gone     []string
 		reason   string
 	}{
-		"it cannot be invoked": {invoked{err: runtime.ErrClosed}, nil, "the pool is closed"},
-		"it fails": {invoked{result: runtime.Result{Error: &runtime.FunctionError{Message: "no"}}}, nil,
-			"no"},
-		"it succeeds":         {answer("null"), []string{"0", "1", "2"}, ""},
-		"it names one":        {answer(second), []string{"0", "2"}, "reported"},
-		"it answers nonsense": {answer("[]"), nil, "not a batch response"},
+		"it cannot be invoked": {func() (runtime.Result, error) { return runtime.Result{}, runtime.ErrClosed }, nil,
+			"the pool is closed"},
+		"it fails":            {func() (runtime.Result, error) { return fails, nil }, nil, "no"},
+		"it succeeds":         {answers("null"), []string{"0", "1", "2"}, ""},
+		"it names one":        {answers(second), []string{"0", "2"}, "reported"},
+		"it answers nonsense": {answers("[]"), nil, "not a batch response"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			q := newFakeQueue(standardARN)
@@ -182,8 +169,6 @@ func TestWhatIsRedelivered(t *testing.T) {
 		})
 	}
 }
-
-func noop(fakeEvent) (string, error) { return "null", nil }
 
 // Start refuses what Lambda refuses, and what is no queue.
 func TestWhatStartRefuses(t *testing.T) {
@@ -205,7 +190,7 @@ func TestWhatStartRefuses(t *testing.T) {
 		"visibility time-out":                       {hidden, "url", Options{}},
 		"required":                                  {good, "", Options{}},
 	} {
-		_, err := Start(t.Context(), c.client, c.url, functionFunc(noop), &c.options)
+		_, err := Start(t.Context(), c.client, c.url, answers("null"), &c.options)
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -215,7 +200,7 @@ func TestOptionsThatLambdaTakes(t *testing.T) {
 		nil, {BatchSize: 1, MaxConcurrency: 2},
 		{BatchSize: 10, MaxConcurrency: 1000, FunctionTimeout: 30 * time.Second},
 	} {
-		p, err := Start(t.Context(), newFakeQueue(standardARN), "url", functionFunc(noop), o)
+		p, err := Start(t.Context(), newFakeQueue(standardARN), "url", answers("null"), o)
 		require.NoError(t, err)
 		p.Close()
 		p.Close()

@@ -14,23 +14,6 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-// Two that hang at once can only be in two processes; a third has to wait.
-func TestOneAtATimePerInstance(t *testing.T) {
-	pool := start(t, runtime.Function{MaxInstances: 2, Timeout: time.Minute}, nil)
-	first, second := goInvoke(pool, `{"do":"hang"}`), goInvoke(pool, `{"do":"hang"}`)
-	busy := waitInFlight(t, pool, 2)
-	require.NotEqual(t, busy[0].PID, busy[1].PID)
-	require.NotEqual(t, busy[0].RequestID, busy[1].RequestID)
-
-	requireFull(t, pool)
-	third := goInvoke(pool, `{"do":"who"}`)
-	require.NoError(t, pool.Kill(busy[0].PID))
-	require.NoError(t, pool.Kill(busy[1].PID))
-	require.True(t, (<-first).Killed)
-	require.True(t, (<-second).Killed)
-	require.Nil(t, (<-third).Error)
-}
-
 func TestKillInFlight(t *testing.T) {
 	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
 	caller := goInvoke(pool, `{"do":"hang","say":"payment 17"}`)

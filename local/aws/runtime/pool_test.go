@@ -69,27 +69,38 @@ func TestFunctionErrors(t *testing.T) {
 	}
 }
 
-func TestFailedInit(t *testing.T) {
-	for init, want := range map[string]string{"exit": "exit status 3", "panic": "exit status 2"} {
-		pool := start(t, runtime.Function{Env: []string{"FN_INIT=" + init}}, nil)
-		for range 2 {
-			result := invoke(t, pool, `{"do":"echo"}`)
-			require.Equal(t, runtime.TypeExit, result.Error.Type)
-			require.Contains(t, result.Error.Message, "Runtime exited with error: "+want)
-			require.True(t, result.ColdStart)
-			require.NotEmpty(t, said(t, pool, result.PID), "the reason is in the output")
-		}
-		require.Empty(t, pool.PIDs())
+func TestInitsThatFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		init                 string
+		concurrency, callers int
+		kind, says           string
+	}{
+		"it exits":  {"exit", 1, 1, runtime.TypeExit, "Runtime exited with error: exit status 3"},
+		"it panics": {"panic", 1, 1, runtime.TypeExit, "Runtime exited with error: exit status 2"},
+		"it hangs":  {"hang", 1, 1, runtime.TypeTimedOut, "Init timed out after 0.05 seconds"},
+		"several":   {"exit", 4, 8, runtime.TypeExit, "exit status 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var opts runtime.Options
+			if c.init == "hang" {
+				opts.InitTimeout = 50 * time.Millisecond
+			}
+			pool := start(t, runtime.Function{MaxInstances: 1, Concurrency: c.concurrency, Env: []string{"FN_INIT=" + c.init}},
+				&opts)
+			for range 2 {
+				for _, caller := range goInvokes(pool, c.callers, `{"do":"who"}`) {
+					result := <-caller
+					require.NoError(t, result.err)
+					require.Equal(t, c.kind, result.Error.Type)
+					require.Contains(t, result.Error.Message, c.says)
+					require.Equal(t, c.init == "hang", result.Killed)
+					require.True(t, c.callers > 1 || result.ColdStart)
+					require.Equal(t, c.init != "hang", len(said(t, pool, result.PID)) > 0, "the reason is in the output")
+				}
+			}
+			require.Empty(t, pool.PIDs())
+		})
 	}
-}
-
-func TestHangingInit(t *testing.T) {
-	pool := start(t, runtime.Function{Env: []string{"FN_INIT=hang"}}, &runtime.Options{InitTimeout: 50 * time.Millisecond})
-	result := invoke(t, pool, `{}`)
-	require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
-	require.Contains(t, result.Error.Message, "Init timed out after 0.05 seconds")
-	require.True(t, result.Killed)
-	require.Empty(t, pool.PIDs())
 }
 
 func TestTimeoutKills(t *testing.T) {
