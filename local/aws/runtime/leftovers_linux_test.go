@@ -1,12 +1,8 @@
 package runtime_test
 
 import (
+	"encoding/json"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,29 +12,6 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
-
-// childrenOf lists the live children of a process.
-func childrenOf(t *testing.T, parent int) []int {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	require.NoError(t, err)
-	var pids []int
-	for _, path := range stats {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		// pid (name) state ppid …; the name may hold anything.
-		head, tail, _ := strings.Cut(string(raw), " (")
-		fields := strings.Fields(tail[strings.LastIndex(tail, ")")+1:])
-		if fields[0] != "Z" && fields[1] == strconv.Itoa(parent) {
-			pid, err := strconv.Atoi(head)
-			require.NoError(t, err)
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
 
 func listens(address string) bool {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
@@ -67,11 +40,11 @@ func TestNothingIsLeft(t *testing.T) {
 			result := invoke(t, pool, `{"do":"context"}`)
 			port := addressIn(result)
 			require.True(t, listens(port))
-			require.Contains(t, childrenOf(t, os.Getpid()), result.PID)
+			require.True(t, alive(result.PID))
 			require.True(t, childtest.Standing(t, result.PID), "it is frozen")
 			end(t, pool, result.PID)
 			waitFor(t, func() bool { return len(pool.PIDs()) == 0 }, "the instance is gone")
-			require.False(t, slices.Contains(childrenOf(t, os.Getpid()), result.PID))
+			require.False(t, alive(result.PID))
 			require.False(t, listens(port))
 		})
 	}
@@ -81,18 +54,19 @@ func TestNothingIsLeft(t *testing.T) {
 // the one at work and the one that is frozen.
 func TestNothingIsLeftOfAKilledParent(t *testing.T) {
 	const role = "RUNTIME_TEST_PARENT"
-	parent, pid, addresses := childtest.Rerun(t, role, role+"="+function(t), "TMPDIR="+t.TempDir())
-	busy, frozen, _ := strings.Cut(addresses, ",")
-	require.True(t, listens(busy))
-	require.True(t, listens(frozen))
-	children := childrenOf(t, pid)
-	require.Len(t, children, 2)
+	parent, _, said := childtest.Rerun(t, role, role+"="+function(t), "TMPDIR="+t.TempDir())
+	instances := map[string]int{} // by address
+	require.NoError(t, json.Unmarshal([]byte(said), &instances))
+	require.Len(t, instances, 2)
+	for address, pid := range instances {
+		require.True(t, listens(address))
+		require.True(t, alive(pid))
+	}
 
 	require.NoError(t, parent.Process.Kill())
 	parent.Wait() // an error, since it was killed
-	for _, child := range children {
-		waitFor(t, func() bool { return !alive(child) }, "the child follows")
+	for address, pid := range instances {
+		waitFor(t, func() bool { return !alive(pid) }, "the child follows")
+		require.False(t, listens(address))
 	}
-	require.False(t, listens(busy))
-	require.False(t, listens(frozen))
 }

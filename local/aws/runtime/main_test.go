@@ -25,30 +25,29 @@ func TestMain(m *testing.M) {
 func function(t *testing.T) string { return testmain.Program(t, "./testdata/fn") }
 
 // beParent runs a pool with one instance at work and one that is frozen until it
-// is killed. It prints where their Runtime APIs listen.
+// is killed. It prints where their Runtime APIs listen, and their process ids.
 func beParent(path string) error {
 	pool, err := runtime.Start(context.Background(), runtime.Function{Path: path, Timeout: time.Minute},
 		&runtime.Options{Freeze: true})
 	if err != nil {
 		return err
 	}
-	address := func() (string, error) {
+	instances := map[string]int{}
+	for range 2 {
 		result, err := pool.Invoke(context.Background(), []byte(`{"do":"context"}`), nil)
-		return addressIn(result), err
+		if err != nil {
+			return err
+		}
+		instances[addressIn(result)] = result.PID
+		if len(instances) == 1 {
+			go pool.Invoke(context.Background(), []byte(`{"do":"hang"}`), nil)
+		}
+		for len(pool.InFlight()) == 0 {
+			<-time.After(time.Millisecond)
+		}
 	}
-	busy, err := address()
-	if err != nil {
-		return err
-	}
-	go pool.Invoke(context.Background(), []byte(`{"do":"hang"}`), nil)
-	for len(pool.InFlight()) == 0 {
-		<-time.After(time.Millisecond)
-	}
-	frozen, err := address()
-	if err != nil {
-		return err
-	}
-	fmt.Println(os.Getpid(), busy+","+frozen)
+	said, _ := json.Marshal(instances)
+	fmt.Println(os.Getpid(), string(said))
 	select {}
 }
 
