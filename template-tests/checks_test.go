@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -88,41 +89,32 @@ func (tt template) property(kind, named string, path ...any) any {
 	return nil
 }
 
+const (
+	tables, functions = "AWS::DynamoDB::GlobalTable", "AWS::Lambda::Function"
+	mappings, queued  = "AWS::Lambda::EventSourceMapping", "AWS::SQS::Queue"
+)
+
+// namesAreTheSchemas: what the functions read at start-up is there under the name that they read, and nothing else is.
+// All of a stack use one table.
 func namesAreTheSchemas(s stacks, errs *findings) {
-	for relay, tt := range map[string]template{"StatementsRelay": s.payments, "Relay": s.orders} {
-		errs.want("the filter of "+relay, []any{map[string]any{"Pattern": schema.OutboxFilter}},
-			tt.property("AWS::Lambda::EventSourceMapping", relay+"Stream", "FilterCriteria", "Filters"))
+	worker := []string{schema.EnvQueueBatchSize, schema.EnvQueueRepeat, schema.EnvQueueRedelivery}
+	relay, sweeper := []string{schema.EnvOutboxRoutes, schema.EnvOutboxGrace}, []string{schema.EnvSweepEscalations}
+	reads := map[string][]string{
+		"Payments": nil, "Statements": worker, "StatementsRelayFunction": relay, "RefundSweeperFunction": sweeper,
+		"Worker": worker, "RelayFunction": relay, "SweeperFunction": sweeper,
 	}
-	// What the functions read at start-up is there under the name that they read.
-	worker := []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvQueueBatchSize, schema.EnvQueueRepeat,
-		schema.EnvQueueRedelivery}
-	relay := []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvOutboxRoutes, schema.EnvOutboxGrace}
-	for _, f := range []struct {
-		template template
-		function string
-		names    []string
-	}{
-		{s.payments, "Payments", []string{schema.EnvTable, schema.EnvFunctionTimeout}},
-		{s.payments, "Statements", worker},
-		{s.payments, "StatementsRelayFunction", relay},
-		{s.orders, "Worker", worker},
-		{s.orders, "RelayFunction", relay},
-		{s.payments, "RefundSweeperFunction",
-			[]string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepEscalations}},
-		{s.orders, "SweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepEscalations}},
-	} {
-		set, _ := f.template.property("AWS::Lambda::Function", f.function, "Environment", "Variables").(map[string]any)
-		for name := range set {
-			if strings.HasPrefix(name, "IDEM_") && !slices.Contains(f.names, name) {
-				errs.add("%s sets %s, which is not read", f.function, name)
-			}
-		}
-		for _, name := range f.names {
-			if set[name] == nil {
-				errs.add("%s does not set %s", f.function, name)
-			}
+	for _, tt := range []template{s.payments, s.orders} {
+		for id, f := range tt.resources(functions) {
+			variables, _ := at(f, "Properties", "Environment", "Variables").(map[string]any)
+			set := slices.DeleteFunc(slices.Sorted(maps.Keys(variables)),
+				func(variable string) bool { return !strings.HasPrefix(variable, "IDEM_") })
+			wanted := append([]string{schema.EnvTable, schema.EnvFunctionTimeout}, reads[name(id)]...)
+			errs.want("what "+name(id)+" reads", slices.Sorted(slices.Values(wanted)), set)
+			errs.want("the table of "+name(id), []string{"Records"}, texts(variables[schema.EnvTable]))
+			delete(reads, name(id))
 		}
 	}
+	errs.want("the number of functions that are missing", 0, len(reads))
 }
 
 func namesOf(tt template, kind string) []string {
@@ -135,9 +127,8 @@ func namesOf(tt template, kind string) []string {
 }
 
 func timeoutsFit(s stacks, errs *findings) {
-	const function = "AWS::Lambda::Function"
 	for _, tt := range []template{s.payments, s.orders} {
-		for id, r := range tt.resources(function) {
+		for id, r := range tt.resources(functions) {
 			got, _ := at(r, "Properties", "Timeout").(float64)
 			errs.want(id+"'s "+schema.EnvFunctionTimeout, strconv.Itoa(int(got)),
 				at(r, "Properties", "Environment", "Variables", schema.EnvFunctionTimeout))
@@ -147,7 +138,7 @@ func timeoutsFit(s stacks, errs *findings) {
 		v, _ := tt.property(kind, named, member).(float64)
 		return v
 	}
-	if got := seconds(s.payments, function, "Payments", "Timeout"); got < 1 || got > 28 {
+	if got := seconds(s.payments, functions, "Payments", "Timeout"); got < 1 || got > 28 {
 		errs.add("the time-out of Payments is %v s: an API answers without it after 29 s", got)
 	}
 	for worker, c := range map[string]struct {
@@ -158,65 +149,75 @@ func timeoutsFit(s stacks, errs *findings) {
 		"Statements": {s.payments, "StatementsQueue", "StatementsRelayFunction"},
 	} {
 		errs.want(worker+"'s "+schema.EnvQueueBatchSize,
-			fmt.Sprint(c.template.property("AWS::Lambda::EventSourceMapping", worker+"QueueSource", "BatchSize")),
-			c.template.property(function, worker, "Environment", "Variables", schema.EnvQueueBatchSize))
-		visibility := seconds(c.template, "AWS::SQS::Queue", c.queue, "VisibilityTimeout")
-		if got := seconds(c.template, function, worker, "Timeout"); got < 1 || visibility < 6*got {
+			fmt.Sprint(c.template.property(mappings, worker+"QueueSource", "BatchSize")),
+			c.template.property(functions, worker, "Environment", "Variables", schema.EnvQueueBatchSize))
+		visibility := seconds(c.template, queued, c.queue, "VisibilityTimeout")
+		if got := seconds(c.template, functions, worker, "Timeout"); got < 1 || visibility < 6*got {
 			errs.add("a message is hidden for %v s, less than 6 times the time-out of %s, %v s",
 				visibility, worker, got)
 		}
-		if got := seconds(c.template, function, c.relay, "Timeout"); got < 1 || got > 120 {
+		if got := seconds(c.template, functions, c.relay, "Timeout"); got < 1 || got > 120 {
 			errs.add("the time-out of the relay is %v s: a sweep takes up what is 2 minutes old", got)
 		}
 	}
 }
 
+// connections are values of the templates, with references by name.
+var connections = []struct {
+	stack, kind, named string
+	path               []any
+	wanted             string
+}{
+	// What the payments function accepts reaches its worker: the relay sends it to the queue that feeds the worker.
+	{inPayments, functions, "StatementsRelayFunction", variable(schema.EnvOutboxRoutes),
+		`{"statements":"StatementsQueue"}`},
+	{inPayments, mappings, "StatementsQueueSource", []any{"EventSourceArn"}, "StatementsQueue.Arn"},
+	{inPayments, functions, "RefundSweeperFunction", variable(schema.EnvSweepEscalations), "RefundSweeperEscalations"},
+	{inOrders, functions, "SweeperFunction", variable(schema.EnvSweepEscalations), "SweeperEscalations"},
+	{inPayments, mappings, "StatementsRelayStream", filter, schema.OutboxFilter},
+	{inOrders, mappings, "RelayStream", filter, schema.OutboxFilter},
+	{inPayments, mappings, "StatementsRelayStream", onFailure, "StatementsRelayFailures.Arn"},
+	{inOrders, mappings, "RelayStream", onFailure, "RelayFailures.Arn"},
+	{inPayments, queued, "StatementsQueue", deadLetters, "StatementsQueueDeadLetters.Arn"},
+	{inOrders, queued, "OrdersQueue", deadLetters, "OrdersQueueDeadLetters.Arn"},
+	{inPayments, queued, "StatementsQueue", receives, "5"},
+	{inOrders, queued, "OrdersQueue", receives, "5"},
+	{inOrders, "AWS::SNS::Topic", "OrderEvents", []any{"KmsMasterKeyId"}, "alias/aws/sns"},
+}
+
+var (
+	filter      = []any{"FilterCriteria", "Filters", 0, "Pattern"}
+	onFailure   = []any{"DestinationConfig", "OnFailure", "Destination"}
+	deadLetters = []any{"RedrivePolicy", "deadLetterTargetArn"}
+	receives    = []any{"RedrivePolicy", "maxReceiveCount"}
+)
+
+func variable(name string) []any { return []any{"Environment", "Variables", name} }
+
 func queuesAreConnected(s stacks, errs *findings) {
-	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
-		errs.want("the queue of "+sweeper, []string{sweeper + "Escalations"},
-			texts(tt.property("AWS::Lambda::Function", sweeper+"Function", "Environment", "Variables",
-				schema.EnvSweepEscalations)))
-	}
-	for relay, tt := range map[string]template{"StatementsRelay": s.payments, "Relay": s.orders} {
-		errs.want("the failures of "+relay, []string{relay + "Failures.Arn"},
-			texts(tt.property("AWS::Lambda::EventSourceMapping", relay+"Stream", "DestinationConfig", "OnFailure",
-				"Destination")))
+	in := map[string]template{inPayments: s.payments, inOrders: s.orders}
+	for _, c := range connections {
+		errs.want(fmt.Sprint(c.path[len(c.path)-1], " of ", c.named), c.wanted,
+			strings.Join(texts(in[c.stack].property(c.kind, c.named, c.path...)), ""))
 	}
 	for queue, tt := range map[string]template{"StatementsQueue": s.payments, "OrdersQueue": s.orders} {
-		dead, _ := tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)
-		errs.want("the dead-letter queue", queue+"DeadLetters", name(dead))
-		errs.want("the receives of "+queue, 5.0, tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "maxReceiveCount"))
 		// A dead letter is as old as its message.
 		kept := func(of string) float64 {
-			seconds, _ := tt.property("AWS::SQS::Queue", of, "MessageRetentionPeriod").(float64)
+			seconds, _ := tt.property(queued, of, "MessageRetentionPeriod").(float64)
 			return seconds
 		}
 		if days := (kept(queue+"DeadLetters") - kept(queue)) / (24 * 60 * 60); days < 10 {
 			errs.add("a dead letter of %s may have %v days", queue, days)
 		}
 	}
-	errs.want("the key of OrderEvents", "alias/aws/sns", s.orders.property("AWS::SNS::Topic", "OrderEvents",
-		"KmsMasterKeyId"))
-	// What the payments function accepts reaches its worker: the relay sends it to the queue that
-	// feeds the worker.
-	errs.want("the routes of StatementsRelay", `{"statements":"StatementsQueue"}`,
-		strings.Join(texts(s.payments.property("AWS::Lambda::Function", "StatementsRelayFunction", "Environment",
-			"Variables", schema.EnvOutboxRoutes)), ""))
-	errs.want("the queue of Statements", []string{"StatementsQueue.Arn"},
-		texts(s.payments.property("AWS::Lambda::EventSourceMapping", "StatementsQueueSource", "EventSourceArn")))
-	tables := map[string]any{}
-	for _, f := range []string{"Payments", "Statements", "StatementsRelayFunction", "RefundSweeperFunction"} {
-		tables[text(s.payments.property("AWS::Lambda::Function", f, "Environment", "Variables", schema.EnvTable))] = f
-	}
-	errs.want("the number of tables of what accepts, brings, does and sweeps", 1, len(tables))
 }
 
 // replacing are the properties of tables and queues whose change makes new ones.
 //   - https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-dynamodb-globaltable.html
 //   - https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-sqs-queue.html
 var replacing = map[string][]string{
-	"AWS::DynamoDB::GlobalTable": {"KeySchema", "LocalSecondaryIndexes", "TableName"},
-	"AWS::SQS::Queue":            {"FifoQueue", "QueueName"},
+	tables: {"KeySchema", "LocalSecondaryIndexes", "TableName"},
+	queued: {"FifoQueue", "QueueName"},
 }
 
 // readSnapshots are the templates of both stacks as they were written last.
@@ -240,8 +241,8 @@ var readSnapshots = sync.OnceValues(func() (map[string]template, error) {
 // not go in, however the snapshots are renewed.
 func tablesAndQueuesStay(s stacks, errs *findings) {
 	counts := map[string]map[string]int{
-		"payments-api":  {"AWS::DynamoDB::GlobalTable": 1, "AWS::SQS::Queue": 4},
-		"orders-worker": {"AWS::DynamoDB::GlobalTable": 2, "AWS::SQS::Queue": 4},
+		"payments-api":  {tables: 1, queued: 4},
+		"orders-worker": {tables: 2, queued: 4},
 	}
 	snapshots, err := readSnapshots()
 	if err != nil {

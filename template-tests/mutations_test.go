@@ -85,7 +85,6 @@ func leaf(v any) bool {
 
 // Nor does a check pass with what is in addition, or a little wrong.
 func TestWhatTheChecksRefuse(t *testing.T) {
-	const function, table, queue = "AWS::Lambda::Function", "AWS::DynamoDB::GlobalTable", "AWS::SQS::Queue"
 	set := func(tt template, member string, to any, kind, named string, path ...any) {
 		tt.property(kind, named, path...).(map[string]any)[member] = to
 	}
@@ -93,28 +92,29 @@ func TestWhatTheChecksRefuse(t *testing.T) {
 		check  string
 		change func(stacks)
 	}{
-		"Payments sets IDEM_TABEL": {"names", func(s stacks) {
-			set(s.payments, "IDEM_TABEL", "x", function, "Payments", "Environment", "Variables")
+		"what Payments reads": {"names", func(s stacks) {
+			set(s.payments, "IDEM_TABEL", "x", functions, "Payments", "Environment", "Variables")
 		}},
 		"less than 6 times the time-out of Worker": {"time-outs",
-			func(s stacks) { set(s.orders, "Timeout", 31.0, function, "Worker") }},
+			func(s stacks) { set(s.orders, "Timeout", 31.0, functions, "Worker") }},
 		"hidden for 179 s": {"time-outs",
-			func(s stacks) { set(s.orders, "VisibilityTimeout", 179.0, queue, "OrdersQueue") }},
+			func(s stacks) { set(s.orders, "VisibilityTimeout", 179.0, queued, "OrdersQueue") }},
 		"the time-out of Payments is 29 s": {"time-outs",
-			func(s stacks) { set(s.payments, "Timeout", 29.0, function, "Payments") }},
+			func(s stacks) { set(s.payments, "Timeout", 29.0, functions, "Payments") }},
 		"the time-out of the relay is 121 s": {"time-outs",
-			func(s stacks) { set(s.orders, "Timeout", 121.0, function, "RelayFunction") }},
+			func(s stacks) { set(s.orders, "Timeout", 121.0, functions, "RelayFunction") }},
 		"a dead letter of OrdersQueue may have 0 days": {"queues",
-			func(s stacks) { set(s.orders, "MessageRetentionPeriod", 1209600.0, queue, "OrdersQueue") }},
+			func(s stacks) { set(s.orders, "MessageRetentionPeriod", 1209600.0, queued, "OrdersQueue") }},
 		"what raises orders Another is not among": {"alarms", func(s stacks) {
 			s.orders["Resources"].(map[string]any)["Another"] = map[string]any{"Type": "AWS::CloudWatch::Alarm"}
 		}},
-		"TableName of Orders": {"what stays", func(s stacks) { set(s.orders, "TableName", "t", table, "Orders") }},
+		"TableName of Orders": {"what stays", func(s stacks) { set(s.orders, "TableName", "t", tables, "Orders") }},
 		"LocalSecondaryIndexes of Orders": {"what stays",
-			func(s stacks) { set(s.orders, "LocalSecondaryIndexes", []any{}, table, "Orders") }},
-		"FifoQueue of OrdersQueue": {"what stays", func(s stacks) { set(s.orders, "FifoQueue", true, queue, "OrdersQueue") }},
+			func(s stacks) { set(s.orders, "LocalSecondaryIndexes", []any{}, tables, "Orders") }},
+		"FifoQueue of OrdersQueue": {"what stays",
+			func(s stacks) { set(s.orders, "FifoQueue", true, queued, "OrdersQueue") }},
 		"QueueName of OrdersQueueDeadLetters": {"what stays",
-			func(s stacks) { set(s.orders, "QueueName", "dead", queue, "OrdersQueueDeadLetters") }},
+			func(s stacks) { set(s.orders, "QueueName", "dead", queued, "OrdersQueueDeadLetters") }},
 	} {
 		s := withDefaults(t).clone(t)
 		c.change(s)

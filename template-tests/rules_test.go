@@ -63,8 +63,6 @@ func TestRules(t *testing.T) {
 // Each rule fails where it is broken.
 func TestRulesFail(t *testing.T) {
 	program := guard(t)
-	const table, function, mapping, queue, policy = "AWS::DynamoDB::GlobalTable", "AWS::Lambda::Function",
-		"AWS::Lambda::EventSourceMapping", "AWS::SQS::Queue", "AWS::IAM::Policy"
 	first := func(tt template, kind string, path ...any) map[string]any {
 		ids := namesOf(tt, kind)
 		require.NotEmpty(t, ids)
@@ -73,27 +71,27 @@ func TestRulesFail(t *testing.T) {
 	}
 	breaks := map[string]func(payments, orders template){
 		"tables_outlive_their_stack": func(p, _ template) {
-			for _, r := range p.resources(table) {
+			for _, r := range p.resources(tables) {
 				r["DeletionPolicy"] = "Delete"
 			}
 		},
 		"queues_of_people_outlive_their_stack": func(p, _ template) {
-			for _, r := range p.resources(queue) {
+			for _, r := range p.resources(queued) {
 				delete(r, "DeletionPolicy")
 			}
 		},
 		"records_expire": func(p, _ template) {
-			first(p, table, "TimeToLiveSpecification")["AttributeName"] = "ttl"
+			first(p, tables, "TimeToLiveSpecification")["AttributeName"] = "ttl"
 		},
-		"records_have_a_stream": func(p, _ template) { delete(first(p, table), "StreamSpecification") },
+		"records_have_a_stream": func(p, _ template) { delete(first(p, tables), "StreamSpecification") },
 		"functions_know_their_timeout": func(p, _ template) {
-			delete(first(p, function, "Environment", "Variables"), schema.EnvFunctionTimeout)
+			delete(first(p, functions, "Environment", "Variables"), schema.EnvFunctionTimeout)
 		},
-		"functions_are_go_on_arm":      func(_, o template) { first(o, function)["Architectures"] = []any{"x86_64"} },
-		"failed_messages_are_reported": func(_, o template) { delete(first(o, mapping), "FunctionResponseTypes") },
-		"queues_are_encrypted":         func(_, o template) { delete(first(o, queue), "SqsManagedSseEnabled") },
+		"functions_are_go_on_arm":      func(_, o template) { first(o, functions)["Architectures"] = []any{"x86_64"} },
+		"failed_messages_are_reported": func(_, o template) { delete(first(o, mappings), "FunctionResponseTypes") },
+		"queues_are_encrypted":         func(_, o template) { delete(first(o, queued), "SqsManagedSseEnabled") },
 		"permissions_name_their_resources": func(_, o template) {
-			at(first(o, policy, "PolicyDocument")["Statement"], 0).(map[string]any)["Resource"] = "*"
+			at(first(o, "AWS::IAM::Policy", "PolicyDocument")["Statement"], 0).(map[string]any)["Resource"] = "*"
 		},
 		"logs_end": func(p, _ template) { delete(first(p, "AWS::Logs::LogGroup"), "RetentionInDays") },
 	}
