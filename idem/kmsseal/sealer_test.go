@@ -3,14 +3,16 @@ package kmsseal
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/stretchr/testify/require"
 
@@ -137,108 +139,74 @@ func TestErrorsOfKMS(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// fake is a client without a network, for tests of time.
-type fake struct {
-	mu    sync.Mutex
-	made  int
-	err   error
+// service is a KMS without a network, for tests of time.
+type service struct {
+	kmstest.Service
 	takes time.Duration
-	keys  map[string][]byte
-	size  int
 	// silent: it never answers.
 	silent bool
 }
 
-func (f *fake) GenerateDataKey(ctx context.Context, _ *kms.GenerateDataKeyInput,
-	_ ...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error) {
-	time.Sleep(f.takes)
-	if f.silent {
-		<-ctx.Done()
-		return nil, ctx.Err()
+func (s *service) Do(r *http.Request) (*http.Response, error) {
+	time.Sleep(s.takes)
+	if s.silent {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.made++
-	if f.err != nil {
-		return nil, f.err
-	}
-	plain, wrapped := make([]byte, 32), make([]byte, max(f.size, 184))
-	_, _ = rand.Read(plain)
-	_, _ = rand.Read(wrapped)
-	if f.keys == nil {
-		f.keys = map[string][]byte{}
-	}
-	f.keys[string(wrapped)] = bytes.Clone(plain)
-	return &kms.GenerateDataKeyOutput{Plaintext: plain, CiphertextBlob: wrapped}, nil
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Result(), nil
 }
 
-func (f *fake) Decrypt(ctx context.Context, in *kms.DecryptInput,
-	_ ...func(*kms.Options)) (*kms.DecryptOutput, error) {
-	if f.silent {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.made++
-	return &kms.DecryptOutput{Plaintext: bytes.Clone(f.keys[string(in.CiphertextBlob)])}, f.err
-}
-
-func (f *fake) calls() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.made
-}
-
-func (f *fake) fails(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.err = err
+func (s *service) client() *kms.Client {
+	o := s.Client().Options()
+	o.BaseEndpoint, o.HTTPClient = aws.String("http://kms"), s
+	return kms.New(o)
 }
 
 func TestADataKeyIsReplacedWhenItIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{}
-		s := open(t, f, Options{MaxAge: time.Hour, MaxUses: 3})
+		f := &service{}
+		s := open(t, f.client(), Options{MaxAge: time.Hour, MaxUses: 3})
 		first := seal(t, s, "1")
 		time.Sleep(time.Hour - 1)
 		seal(t, s, "2")
-		require.Equal(t, 1, f.calls())
+		require.Len(t, f.Made(), 1)
 		time.Sleep(time.Nanosecond)
 		for range 3 {
 			seal(t, s, "3")
 		}
-		require.Equal(t, 2, f.calls(), "by its age")
+		require.Len(t, f.Made(), 1, "by its age")
 		seal(t, s, "4")
-		require.Equal(t, 3, f.calls(), "by its uses")
+		require.Len(t, f.Made(), 1, "by its uses")
 
-		down := errors.New("down")
-		f.fails(down)
+		const down = "KMSInternalException"
+		f.Breaks(func(string) (int, string) { return 500, down })
 		time.Sleep(time.Hour)
 		for range 5 {
 			seal(t, s, "5")
 		}
-		require.Equal(t, 4, f.calls(), "the former is good enough, and KMS is not asked all the time")
+		require.Len(t, f.Made(), 1, "the former is good enough, and KMS is not asked all the time")
 		_, err := s.Seal(t.Context(), nil, nil)
-		require.ErrorIs(t, err, down, "not for ever")
+		require.ErrorContains(t, err, down, "not for ever")
 		time.Sleep(pause)
-		f.fails(nil)
+		f.Breaks(nil)
 		seal(t, s, "6")
 
 		_, err = s.Open(t.Context(), first, []byte("bound"))
 		require.NoError(t, err)
-		before := f.calls()
+		f.Made()
 		time.Sleep(2 * time.Hour)
 		_, err = s.Open(t.Context(), first, []byte("bound"))
 		require.NoError(t, err)
-		require.Equal(t, before+1, f.calls(), "what was unwrapped is forgotten")
+		require.Len(t, f.Made(), 1, "what was unwrapped is forgotten")
 	})
 }
 
 func TestManyAtOnceAskForOneDataKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{takes: time.Second}
-		s := open(t, f, Options{})
+		f := &service{takes: time.Second}
+		s := open(t, f.client(), Options{})
 		all := func() {
 			var wg sync.WaitGroup
 			for range 50 {
@@ -250,14 +218,14 @@ func TestManyAtOnceAskForOneDataKey(t *testing.T) {
 			wg.Wait()
 		}
 		all()
-		require.Equal(t, 1, f.calls())
+		require.Len(t, f.Made(), 1)
 		time.Sleep(DefaultMaxAge)
 		began := time.Now()
 		all()
 		require.Equal(t, time.Second, time.Since(began))
-		require.Equal(t, 2, f.calls())
+		require.Len(t, f.Made(), 1)
 
-		late := open(t, f, Options{})
+		late := open(t, f.client(), Options{})
 		go func() { _, _ = late.Seal(context.Background(), nil, nil) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -272,8 +240,8 @@ func TestManyAtOnceAskForOneDataKey(t *testing.T) {
 // caller none.
 func TestASilentKMSTakesNoTimeThatACallerMayHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sealed := seal(t, open(t, &fake{}, Options{}), "secret")
-		s := open(t, &fake{silent: true}, Options{})
+		sealed := seal(t, open(t, new(service).client(), Options{}), "secret")
+		s := open(t, (&service{silent: true}).client(), Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 		defer cancel()
 		began := time.Now()
@@ -285,7 +253,7 @@ func TestASilentKMSTakesNoTimeThatACallerMayHave(t *testing.T) {
 		require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 		require.Equal(t, 2*callTime, time.Since(began))
 
-		s = open(t, &fake{silent: true}, Options{})
+		s = open(t, (&service{silent: true}).client(), Options{})
 		for n, within := range []time.Duration{patience - 1, patience, patience} {
 			began = time.Now()
 			short, cancel := context.WithTimeout(t.Context(), within)
@@ -299,13 +267,21 @@ func TestASilentKMSTakesNoTimeThatACallerMayHave(t *testing.T) {
 
 func TestDataKeysInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
-	f := &fake{}
-	reader := open(t, f, Options{})
+	client := new(service).client()
+	reader := open(t, client, Options{})
 	for range maxOpened + 10 {
-		_, err := reader.Open(t.Context(), seal(t, open(t, f, Options{}), "x"), []byte("bound"))
+		_, err := reader.Open(t.Context(), seal(t, open(t, client, Options{}), "x"), []byte("bound"))
 		require.NoError(t, err)
 	}
 	require.Len(t, reader.opened, maxOpened)
+}
+
+// large is a KMS whose data keys are too large when they are wrapped.
+type large struct{ Client }
+
+func (large) GenerateDataKey(context.Context, *kms.GenerateDataKeyInput, ...func(*kms.Options)) (
+	*kms.GenerateDataKeyOutput, error) {
+	return &kms.GenerateDataKeyOutput{Plaintext: make([]byte, 32), CiphertextBlob: make([]byte, maxWrapped+1)}, nil
 }
 
 func TestMistakesInOptions(t *testing.T) {
@@ -316,12 +292,12 @@ func TestMistakesInOptions(t *testing.T) {
 		"Options.MaxAge":  {Key: "k", MaxAge: time.Millisecond},
 		"Options.MaxUses": {Key: "k", MaxUses: MaxMaxUses + 1},
 	} {
-		_, err := New(&fake{}, o)
+		_, err := New(large{}, o)
 		var mistake *idem.ConfigError
 		require.ErrorAs(t, err, &mistake, says)
 		require.ErrorContains(t, err, says)
 	}
 	_, err := New((*kms.Client)(nil), Options{Key: "k"})
 	require.ErrorContains(t, err, "kms.NewFromConfig")
-	require.ErrorContains(t, open(t, &fake{size: maxWrapped + 1}, Options{}).Ready(t.Context()), "room for 256")
+	require.ErrorContains(t, open(t, large{}, Options{}).Ready(t.Context()), "room for 256")
 }
