@@ -1,10 +1,8 @@
 package canonical
 
 import (
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -155,31 +153,6 @@ func TestValuesCostOneReading(t *testing.T) {
 	require.LessOrEqual(t, allocations(1, 100_000, 1), shallow+50)
 	require.LessOrEqual(t, allocations(MaxDepth-3, 100_000, 1), shallow+50)
 	require.LessOrEqual(t, allocations(1, 1000, 5), shallow+50)
-}
-
-// BenchmarkValues compares, in one run, looking up three values with the canonical form
-// of the same text, and fails where the former costs more.
-func BenchmarkValues(b *testing.B) {
-	text := append(append([]byte(`{"tenant":"a","customer":{"id":7},"lines":`), plainText(1<<20)...), `,"id":"x"}`...)
-	fastest := func(f func() error) time.Duration {
-		best := time.Hour
-		for range 5 {
-			runtime.GC()
-			start := time.Now()
-			require.NoError(b, f())
-			best = min(best, time.Since(start))
-		}
-		return best
-	}
-	for b.Loop() {
-		form := fastest(func() error { _, err := Append(make([]byte, 0, len(text)), text); return err })
-		values := fastest(func() error { _, err := Values(text, "body", "/tenant", "/customer/id", "/id"); return err })
-		times := float64(values) / float64(form)
-		b.ReportMetric(times, "times-form")
-		if times > 1 {
-			b.Fatalf("looking up three values costs %.2f times as much as the canonical form", times)
-		}
-	}
 }
 
 // FuzzValues: no text panics, what is found is neither empty nor a fraction, and the

@@ -22,7 +22,7 @@ import (
 // maxAllocs is what metrics and log lines may allocate in an invocation.
 const maxAllocs = 20
 
-// watching is what looks at the invocations of a benchmark.
+// watching is what looks at invocations.
 type watching int
 
 const (
@@ -44,7 +44,7 @@ var ends = map[string]struct {
 }
 
 // invocations returns a function that invokes a handler, which ends like that.
-func invocations(t testing.TB, w watching, end string) func() {
+func invocations(t *testing.T, w watching, end string) func() {
 	m, err := emf.New(&emf.Options{Service: "payments", Out: io.Discard})
 	require.NoError(t, err)
 	logger := func(level slog.Level) idem.Observer {
@@ -93,21 +93,6 @@ func TestMetricsAndLogsMakeFewAllocationsAndOffNone(t *testing.T) {
 		require.LessOrEqual(t, allocs[verbose]-allocs[nobody], float64(maxAllocs), end)
 		if c.err == nil {
 			require.Equal(t, allocs[nobody], allocs[byItself], end)
-		}
-	}
-}
-
-func BenchmarkInvocation(b *testing.B) {
-	for end := range ends {
-		for name, w := range map[string]watching{"nobody": nobody, "metrics": metered, "metrics and log": logged,
-			"metrics and every notice": verbose} {
-			b.Run(end+"/"+name, func(b *testing.B) {
-				invoke := invocations(b, w, end)
-				b.ReportAllocs()
-				for b.Loop() {
-					invoke()
-				}
-			})
 		}
 	}
 }
