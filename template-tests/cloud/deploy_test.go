@@ -63,7 +63,7 @@ func (c *cdk) run(t *testing.T, args ...string) (string, error) {
 	started := time.Now()
 	said, err := cmd.CombinedOutput()
 	t.Logf("cdk %s took %.1f s", strings.Join(args, " "), time.Since(started).Seconds())
-	require.Empty(t, c.account.Refused(), "%s", said)
+	require.Empty(t, c.account.State().Refused, "%s", said)
 	return string(said), err
 }
 
@@ -82,22 +82,22 @@ func TestDeploy(t *testing.T) {
 	sources(t)
 	c := bootstrapped(t)
 	c.must(t, "deploy", "--all", "--require-approval", "never", "--output", c.assemblies)
-	require.Subset(t, c.account.Calls(), []string{
+	account := c.account.State()
+	require.Subset(t, account.Calls, []string{
 		"sts:AssumeRole", "ssm:GetParameter", "s3:PutObject",
 		"cloudformation:CreateChangeSet", "cloudformation:DescribeChangeSet", "cloudformation:ExecuteChangeSet",
 		"cloudformation:DescribeStackEvents",
 	})
 	names := []string{"payments-api", "orders-worker"} // the second imports what the first exports
-	require.Equal(t, names, c.account.Deployed())
-	before := c.account.Objects()
+	require.Equal(t, names, account.Deployed)
 	for _, name := range names {
 		want, err := os.ReadFile(filepath.Join(c.assemblies, name+".template.json"))
 		require.NoError(t, err)
-		require.JSONEq(t, string(want), c.account.Template(name))
+		require.JSONEq(t, string(want), account.Templates[name])
 		code := regexp.MustCompile(`"S3Key": "([^"]+)"`).FindAllStringSubmatch(string(want), -1)
 		require.NotEmpty(t, code)
 		for _, m := range code {
-			requireProgram(t, before[m[1]])
+			requireProgram(t, account.Objects[m[1]])
 		}
 	}
 
@@ -111,10 +111,11 @@ func TestDeploy(t *testing.T) {
 	}
 
 	c.must(t, "deploy", "--all", "--require-approval", "never", "--app", again)
-	require.Equal(t, names, c.account.Deployed())
+	after := c.account.State()
+	require.Equal(t, names, after.Deployed)
 	// Everything has the same bytes, built and synthesized again too: an object's name
 	// is its digest.
-	require.ElementsMatch(t, slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(c.account.Objects())))
+	require.ElementsMatch(t, slices.Collect(maps.Keys(account.Objects)), slices.Collect(maps.Keys(after.Objects)))
 
 	t.Run("a difference is seen", func(t *testing.T) { c.difference(t) })
 }

@@ -49,29 +49,27 @@ func (s *Server) Env() []string {
 	}
 }
 
-// Calls returns the names of the calls since the last Calls, in order:
-// service:Action.
-func (s *Server) Calls() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	calls := s.calls
-	s.calls = nil
-	return calls
+// State is what an account has seen and has.
+type State struct {
+	Calls    []string          // in order: service:Action
+	Refused  []string          // calls of other services, and connections to other hosts
+	Objects  map[string][]byte // by key, in the bucket for assets
+	Deployed []string          // the stacks whose change sets were executed, in order
+	// Templates that were deployed, by stack.
+	Templates map[string]string
 }
 
-// Refused returns the requests that this account does not know: calls of other
-// services, and connections to other hosts.
-func (s *Server) Refused() []string {
+// State returns the account's state.
+func (s *Server) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.refused)
-}
-
-// Objects are the keys of the bucket for assets and their bytes.
-func (s *Server) Objects() map[string][]byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.objects)
+	templates := map[string]string{}
+	for name, st := range s.stacks {
+		templates[name] = st.template
+	}
+	return State{
+		slices.Clone(s.calls), slices.Clone(s.refused), maps.Clone(s.objects), slices.Clone(s.deployed), templates,
+	}
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {

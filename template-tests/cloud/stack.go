@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"slices"
 	"strings"
 	"time"
 )
@@ -15,23 +14,6 @@ type stack struct {
 	name, status string
 	template     string
 	proposed     string // the template of the change set; empty: there is none
-}
-
-// Template of a stack; empty if it was not deployed.
-func (s *Server) Template(stack string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.stacks[stack]; st != nil {
-		return st.template
-	}
-	return ""
-}
-
-// Deployed are the stacks whose change sets were executed, in order.
-func (s *Server) Deployed() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.deployed)
 }
 
 // actions are the calls of STS and CloudFormation. They return the members of the result.
