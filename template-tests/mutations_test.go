@@ -83,7 +83,7 @@ func leaf(v any) bool {
 	return true
 }
 
-// Nor does a check pass with what is in addition, or a little wrong.
+// A check also fails where something is added, or a value is slightly wrong.
 func TestWhatTheChecksRefuse(t *testing.T) {
 	set := func(tt template, member string, to any, kind, named string, path ...any) {
 		tt.property(kind, named, path...).(map[string]any)[member] = to
