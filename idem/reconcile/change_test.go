@@ -16,113 +16,132 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-const dispute = 90 * 24 * time.Hour
+const extended, forgotten = protocol.ChangeExtended, protocol.ChangeForgotten
 
-func TestAnExtendedRecordIsReplayedUntilThen(t *testing.T) {
-	r, key := ended(t, nil)
-	until := r.Clock.Now().Add(dispute)
-	by := r.seen(key)
-	require.NoError(t, r.Extend(t.Context(), key.ID(), until, by))
-	kept := r.Record(key)
-	require.False(t, kept.ExpiresAt.Before(until))
-	require.Less(t, kept.ExpiresAt.Sub(until), time.Second, "whole seconds")
-	require.Equal(t, []protocol.Change{protocol.ChangeExtended}, r.changes(key))
-	require.Equal(t, kept.ExpiresAt, r.last(key).Until)
-	again := func() (ran bool) {
-		r.ends(key, func(context.Context, int) (int, error) { ran = true; return 1, nil })
-		return ran
-	}
-	r.Clock.Advance(dispute - time.Second)
-	require.False(t, again())
-	r.Clock.Advance(time.Second + idem.DefaultMargin + time.Second)
-	require.True(t, again())
+// extend keeps the record until a time after now, by alice, who may have looked.
+func (r *rig) extend(after time.Duration) error {
+	return r.Extend(r.t.Context(), r.key.ID(), r.Clock.Now().Add(after), r.by())
 }
 
-// A replay says when the outcome was recorded, not when somebody decided to keep it.
-func TestAnExtendedRecordIsAsOldAsBefore(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	run := func() idem.Result[int] {
-		res, err := idem.Run(t.Context(), r.Engine, key, 1, func(context.Context, int) (int, error) { return 1, nil })
-		require.NoError(t, err)
-		return res
-	}
-	first := run()
-	r.Clock.Advance(time.Hour)
-	require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
-	again := run()
-	require.True(t, again.Outcome.Replayed)
-	require.Equal(t, first.Outcome.RecordedAt, again.Outcome.RecordedAt)
+// extendsBy checks that this is possible, and extendsNot that it is refused so.
+func extendsBy(after time.Duration) move {
+	return func(r *rig) { require.NoError(r.t, r.extend(after)) }
 }
 
-func TestAnExtensionKeepsWhatIsKeptAsLong(t *testing.T) {
-	r, key := ended(t, nil)
-	for _, until := range []time.Duration{dispute, dispute, time.Hour} {
-		require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(until), alice))
-	}
-	require.Equal(t, []protocol.Change{protocol.ChangeExtended}, r.changes(key), "one change, one entry")
-	require.False(t, r.Record(key).ExpiresAt.Before(r.Clock.Now().Add(dispute)))
+func extendsNot(want any) move { return func(r *rig) { isError(r.t, r.extend(dispute), want) } }
+
+func forgets(r *rig) { require.NoError(r.t, r.Forget(r.t.Context(), r.key.ID(), alice)) }
+
+// expires lets the record's time come.
+func expires(r *rig) { r.until(r.record().ExpiresAt) }
+
+// deleted is what TTL does.
+func deleted(r *rig) { r.Store.Delete(r.key.ID()) }
+
+// kept checks that the record is kept so long from now on, to a second.
+func kept(d time.Duration) move {
+	return func(r *rig) { require.WithinDuration(r.t, r.Clock.Now().Add(d), r.record().ExpiresAt, time.Second) }
 }
 
-func TestWhatCannotBeExtended(t *testing.T) {
-	r := newRig(t)
-	until := r.Clock.Now().Add(dispute)
-	extend := func(key idem.Key) error { return r.Extend(t.Context(), key.ID(), until, alice) }
-
-	running, open, lapsed, none := refund.Key("acme", "running"), refund.Key("acme", "open"), refund.Key("acme", "lapsed"),
-		refund.Key("acme", "none")
-	r.ends(running, func(context.Context, int) (int, error) {
-		err := extend(running)
-		require.ErrorIs(t, err, reconcile.ErrOpen)
-		require.ErrorContains(t, err, "this one is in_progress")
-		return 1, nil
-	})
-	r.end(open, errPlain)
-	require.ErrorIs(t, extend(open), reconcile.ErrOpen)
-	r.killed(lapsed)
-	r.lapse()
-	require.ErrorIs(t, extend(lapsed), reconcile.ErrOpen)
-	require.ErrorIs(t, extend(none), reconcile.ErrNotFound)
-
-	expired := refund.Key("acme", "expired")
-	r.end(expired, nil)
-	r.Clock.Advance(r.Record(expired).ExpiresAt.Sub(r.Clock.Now()))
-	err := extend(expired)
-	require.ErrorIs(t, err, reconcile.ErrExpired)
-	require.ErrorContains(t, err, "the next call runs the handler again")
-	r.Store.Delete(expired.ID()) // as TTL does
-	require.ErrorIs(t, extend(expired), reconcile.ErrNotFound)
-	for _, key := range []idem.Key{running, open, lapsed, none, expired} {
-		require.Empty(t, r.changes(key))
+func TestAnExtensionKeepsARecord(t *testing.T) {
+	const overMargin = idem.DefaultMargin + time.Second
+	var recorded time.Time
+	replays := func(r *rig) {
+		res, err := idem.Run(r.t.Context(), r.Engine, r.key, 1, mustNotRun(r))
+		require.NoError(r.t, err)
+		require.True(r.t, res.Outcome.Replayed)
+		require.Equal(r.t, recorded, res.Outcome.RecordedAt, "not when somebody decided to keep it")
 	}
+	attempt := func(want int) move { return func(r *rig) { require.Equal(r.t, want, r.record().Attempt) } }
+	play(t, []story{
+		{"until then, as old as before", refund, []move{
+			ends(nil), func(r *rig) { recorded = r.record().UpdatedAt }, wait(time.Hour), look, extendsBy(dispute),
+			kept(dispute), changed(extended), func(r *rig) { require.Equal(r.t, r.record().ExpiresAt, r.last().Until) },
+			wait(dispute - time.Second), replays, wait(time.Second + overMargin), gets(returns(1, nil), 1), attempt(2),
+		}},
+		{"once, if it is kept as long", refund, []move{
+			ends(nil), extendsBy(dispute), extendsBy(dispute - time.Second), extendsBy(time.Hour), kept(dispute),
+			changed(extended),
+		}},
+		{"that is released", refund, []move{
+			ends(idem.NotExecuted(errPlain)), extendsBy(dispute), wait(dispute - time.Hour), ends(nil), attempt(2),
+		}},
+		{"not in progress", refund, []move{
+			gets(func(r *rig) handler {
+				return func(context.Context, int) (int, error) {
+					r.play(extendsNot(reconcile.ErrOpen), extendsNot("this one is in_progress"))
+					return 1, nil
+				}
+			}, 1), changed(),
+		}},
+		{"not an open question", refund, []move{ends(errPlain), extendsNot(reconcile.ErrOpen), changed()}},
+		{"not a lapsed claim", refund, []move{lapsed, extendsNot(reconcile.ErrOpen), changed()}},
+		{"not an absent one", refund, []move{extendsNot(reconcile.ErrNotFound), changed()}},
+		{"not an expired one", refund, []move{
+			ends(nil), expires, extendsNot(reconcile.ErrExpired), extendsNot("the next call runs the handler again"),
+			deleted, extendsNot(reconcile.ErrNotFound), changed(),
+		}},
+		{"not until a time that is none", refund, []move{ends(nil), func(r *rig) {
+			for _, at := range []time.Time{r.Clock.Now().Add(-time.Second), {}, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+				require.ErrorAs(r.t, r.Extend(r.t.Context(), r.key.ID(), at, alice), new(*idem.ConfigError))
+			}
+			unsigned := reconcile.Change{Actor: "alice"}
+			require.ErrorAs(r.t, r.Extend(r.t.Context(), r.key.ID(), r.Clock.Now().Add(dispute), unsigned),
+				new(*idem.ConfigError))
+		}}},
 
-	for _, at := range []time.Time{r.Clock.Now().Add(-time.Second), {}, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)} {
-		require.ErrorAs(t, r.Extend(t.Context(), running.ID(), at, alice), new(*idem.ConfigError))
-	}
-	unsigned := reconcile.Change{Actor: "alice"}
-	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), until, unsigned), new(*idem.ConfigError))
-}
+		// What happens between the read and the write of an extension counts.
+		{"not one that TTL deletes meanwhile", refund, []move{
+			ends(nil), before(idemtest.Prolong, deleted), extendsNot(reconcile.ErrNotFound), changed(),
+		}},
+		{"not one that expires meanwhile", refund, []move{
+			ends(nil), func(r *rig) {
+				r.Faults.Next(idemtest.Prolong, func(_ context.Context, c *idemtest.Call) error { expires(r); return c.Lost() })
+			}, extendsNot(reconcile.ErrExpired), changed(),
+		}},
+		{"that is kept for longer meanwhile", refund, []move{
+			ends(nil), before(idemtest.Prolong, extendsBy(dispute+time.Hour)), extendsBy(dispute), kept(dispute + time.Hour),
+			changed(extended),
+		}},
+		{"not one that is forgotten meanwhile", refund, []move{
+			ends(nil), before(idemtest.Prolong, forgets), extendsNot(reconcile.ErrNotFound), changed(forgotten),
+		}},
+		{"not one that was extended since it was seen", refund, []move{
+			ends(nil), look, extendsBy(dispute), extendsNot(reconcile.ErrChanged),
+		}},
+		{"not one that a call has claimed as expired before", refund, []move{
+			// The operator's clock is behind.
+			ends(nil), expires, wait(-time.Millisecond), look,
+			before(idemtest.Prolong, wait(overMargin), ends(nil), wait(-overMargin)),
+			extendsNot(reconcile.ErrChanged), attempt(2),
+		}},
+		{"that a call takes for expired, and claims after it", refund, []move{
+			ends(nil), expires, wait(overMargin), extendsNot(reconcile.ErrExpired),
+			next(idemtest.Acquire, idemtest.Pass),
+			before(idemtest.Acquire, wait(-time.Minute), extendsBy(dispute), wait(time.Minute)), // it replaces the record
+			gets(mustNotRun, 7), changed(extended), // an operator knows that it is kept
+		}},
+		// The parked attempt's outcome comes while somebody keeps what was resolved.
+		{"over a late original", refund, []move{
+			gets(func(r *rig) handler {
+				return func(context.Context, int) (int, error) { r.play(lapse, resolves(to(7)), extends); return 8, nil }
+			}, 7), kept(dispute), changed(resolved, extended),
+		}},
+		// The reply to the outcome was lost, and the record is extended before the attempt asks what became of it.
+		{"whose outcome has landed", refund, []move{
+			func(r *rig) {
+				r.Faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+					require.NoError(r.t, c.Do(ctx))
+					extends(r)
+					return c.Lost()
+				})
+			},
+			gets(returns(8, nil), 8), is(idem.Completed),
+		}},
+	}...)
 
-// Nothing is removed without who removes it, and why: no record could show it afterwards.
-func TestWhoForgetsARecordSaysSo(t *testing.T) {
-	r, key := ended(t, nil)
-	for _, unsigned := range []reconcile.Change{{}, {Actor: "alice"}, {Reason: "erasure"}} {
-		require.ErrorAs(t, r.Forget(t.Context(), key.ID(), unsigned), new(*idem.ConfigError))
-		require.Equal(t, idem.Completed, r.Record(key).State)
-	}
-}
-
-func TestWhatIsReleasedIsExtended(t *testing.T) {
-	r, key := ended(t, idem.NotExecuted(errPlain))
-	require.Equal(t, idem.Released, r.Record(key).State)
-	require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
-	r.Clock.Advance(dispute - time.Hour)
-	r.end(key, nil)
-	require.Equal(t, 2, r.Record(key).Attempt)
-}
-
-// Whatever becomes of a request or a reply, the record is kept or it is not, and the history
-// says so once.
-func TestAnExtensionOverABadNetwork(t *testing.T) {
+	// Whatever becomes of a request or a reply, the record is kept or it is not, and the history
+	// says so once.
 	for name, faults := range map[string][]idemtest.Fault{
 		"reply lost":           {idemtest.LoseReply},
 		"request lost":         {idemtest.LoseRequest},
@@ -134,173 +153,44 @@ func TestAnExtensionOverABadNetwork(t *testing.T) {
 		"nothing comes of it":  {idemtest.Deny},
 		"as if nothing was up": {idemtest.Pass},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := ended(t, nil)
-			before := r.Record(key)
-			until := r.Clock.Now().Add(dispute)
-			r.Faults.Next(idemtest.Prolong, faults...)
-			err := r.Extend(t.Context(), key.ID(), until, alice)
-			kept := r.Record(key).ExpiresAt.After(before.ExpiresAt)
-			if err == nil {
-				require.True(t, kept)
-			}
-			require.Equal(t, !strings.HasPrefix(name, "all") && name != "refused" && name != "nothing comes of it",
-				err == nil, "%v", err)
-			require.Len(t, r.changes(key), map[bool]int{true: 1}[kept])
-			require.NoError(t, r.Extend(t.Context(), key.ID(), until, alice), "it can be done again")
-			require.Len(t, r.changes(key), 1)
-		})
+		fails := strings.HasPrefix(name, "all") || name == "refused" || name == "nothing comes of it"
+		play(t, story{"over a bad network: " + name, refund, []move{
+			ends(nil), next(idemtest.Prolong, faults...),
+			func(r *rig) {
+				before := r.record()
+				err := r.extend(dispute)
+				kept := r.record().ExpiresAt.After(before.ExpiresAt)
+				require.Equal(r.t, fails, err != nil, "%v", err)
+				require.True(r.t, kept || fails)
+				require.Len(r.t, r.changes(r.key), map[bool]int{true: 1}[kept])
+			},
+			extends, changed(extended), // it can be done again
+		}})
 	}
-}
 
-// What happens between the read and the write of an extension counts.
-func TestAnExtensionAndAnotherChange(t *testing.T) {
-	key := refund.Key("acme", "r-1")
+	// Why a record is kept for longer, such as a paused queue, holds for the resolution that replaces
+	// its own too.
 	for name, tc := range map[string]struct {
-		between func(r *rig, until time.Time)
-		lost    bool // the first request
-		want    error
-		changes []protocol.Change
+		extend move
+		to     reconcile.Resolution
+		left   time.Duration
 	}{
-		"TTL deletes it": {between: func(r *rig, _ time.Time) {
-			r.Store.Delete(key.ID())
-		}, want: reconcile.ErrNotFound},
-		"it expires": {between: func(r *rig, _ time.Time) {
-			r.Clock.Advance(48 * time.Hour)
-		}, lost: true, want: reconcile.ErrExpired},
-		"a longer extension": {between: func(r *rig, until time.Time) {
-			require.NoError(r.t, r.Extend(r.t.Context(), key.ID(), until.Add(time.Hour), alice))
-		}, changes: []protocol.Change{protocol.ChangeExtended}},
-		"it is forgotten": {between: func(r *rig, _ time.Time) {
-			require.NoError(r.t, r.Forget(r.t.Context(), key.ID(), alice))
-		}, want: reconcile.ErrNotFound, changes: []protocol.Change{protocol.ChangeForgotten}},
+		"extended, and failed":    {extends, toFailed, dispute - time.Hour},
+		"extended, and released":  {extends, toReleased, dispute - time.Hour},
+		"not extended, and fails": {times(0), toFailed, idem.DefaultRetention}, // a new one
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, _ := ended(t, nil)
-			until := r.Clock.Now().Add(dispute)
-			r.Faults.Next(idemtest.Prolong, func(ctx context.Context, c *idemtest.Call) error {
-				tc.between(r, until)
-				if tc.lost {
-					return c.Lost()
-				}
-				return c.Do(ctx)
-			})
-			require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until, alice), tc.want)
-			require.Equal(t, tc.changes, r.changes(key))
-			if tc.want == nil {
-				require.False(t, r.Record(key).ExpiresAt.Before(until.Add(time.Hour)))
-			}
-		})
+		play(t, story{"another resolution: " + name, refund, []move{
+			lapsed, resolves(toCompleted), tc.extend, wait(time.Hour), next(idemtest.Settle, idemtest.LoseReply),
+			resolves(again(tc.to)), is(tc.to.To), kept(tc.left),
+		}})
 	}
-	t.Run("a call claims it as expired before", func(t *testing.T) {
-		r, _ := ended(t, nil)
-		until := r.Clock.Now().Add(dispute)
-		// The operator's clock is behind.
-		r.Clock.Advance(r.Record(key).ExpiresAt.Sub(r.Clock.Now()) - time.Millisecond)
-		r.Faults.Next(idemtest.Prolong, func(ctx context.Context, c *idemtest.Call) error {
-			r.Clock.Advance(idem.DefaultMargin + time.Second)
-			r.end(key, nil)
-			r.Clock.Advance(-idem.DefaultMargin - time.Second)
-			return c.Do(ctx)
-		})
-		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until, r.seen(key)), reconcile.ErrChanged)
-		require.Equal(t, 2, r.Record(key).Attempt)
-	})
-	t.Run("a call has taken it for expired, and claims it after", func(t *testing.T) {
-		r, _ := ended(t, nil)
-		until := r.Clock.Now().Add(dispute)
-		behind, err := reconcile.New(r.Faults,
-			&reconcile.Options{Now: func() time.Time { return r.Clock.Now().Add(-time.Minute) }})
-		require.NoError(t, err)
-		r.Clock.Advance(r.Record(key).ExpiresAt.Sub(r.Clock.Now()) + idem.DefaultMargin + time.Second)
-		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrExpired)
-		tries := 0
-		r.Faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
-			tries++
-			require.NoError(t, behind.Extend(t.Context(), key.ID(), until, alice))
-			return c.Do(ctx)
-		})
-		r.gets(key, mustNotRun, 7) // an operator knows that it is kept
-		require.Equal(t, 1, tries, "it was about to replace the record")
-	})
-	t.Run("it was seen before another extension", func(t *testing.T) {
-		r, _ := ended(t, nil)
-		until, by := r.Clock.Now().Add(dispute), r.seen(key)
-		require.NoError(t, r.Extend(t.Context(), key.ID(), until, by))
-		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until.Add(time.Hour), by), reconcile.ErrChanged)
-	})
 }
 
 func TestAChangeOfARecordThatKeepsBeingWrittenEnds(t *testing.T) {
-	r, open := lapsed(t, refund)
-	ended := refund.Key("acme", "ended")
-	r.end(ended, nil)
-	r.Faults.Always(idemtest.BareConflict, idemtest.Prolong, idemtest.Forget, idemtest.Settle)
-	require.ErrorIs(t, r.Extend(t.Context(), ended.ID(), r.Clock.Now().Add(dispute), alice), reconcile.ErrChanged)
-	require.ErrorIs(t, r.Forget(t.Context(), ended.ID(), alice), reconcile.ErrChanged)
-	require.ErrorIs(t, r.Resolve(t.Context(), open.ID(), reconcile.Resolution{To: idem.Completed}, alice),
-		reconcile.ErrChanged)
-}
-
-// The parked attempt's outcome comes while somebody keeps what was resolved.
-func TestALateOriginalAndAnExtension(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	out, err := r.call(key, func(context.Context, int) (int, error) {
-		r.lapse()
-		require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, alice))
-		require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
-		return 8, nil
-	})
-	require.NoError(t, err)
-	require.Equal(t, 7, out, "the recorded outcome")
-	require.True(t, r.Record(key).ExpiresAt.After(r.Clock.Now().Add(dispute-time.Minute)))
-	require.Equal(t, []protocol.Change{protocol.ChangeResolved, protocol.ChangeExtended}, r.changes(key))
-}
-
-// The reply to the outcome was lost, and somebody has extended the record before the attempt
-// asks what became of it.
-func TestAnOutcomeThatWasExtendedHasLanded(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	r.Faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
-		require.NoError(t, c.Do(ctx))
-		require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
-		return c.Lost()
-	})
-	r.gets(key, func(context.Context, int) (int, error) { return 8, nil }, 8)
-	require.Equal(t, idem.Completed, r.Record(key).State)
-}
-
-// Why a record is kept for longer, such as a paused queue, holds for the resolution that replaces
-// its own too.
-func TestAnotherResolutionIsKeptAsLongAsTheExtendedOne(t *testing.T) {
-	failure := idem.Failure{Message: "declined"}
-	for name, tc := range map[string]struct {
-		extended bool
-		to       reconcile.Resolution
-	}{
-		"extended, and failed":    {true, reconcile.Resolution{To: idem.Failed, Failure: &failure}},
-		"extended, and released":  {true, reconcile.Resolution{To: idem.Released}},
-		"not extended, and fails": {false, reconcile.Resolution{To: idem.Failed, Failure: &failure}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := lapsed(t, refund)
-			r.resolve(key, reconcile.Resolution{To: idem.Completed})
-			if tc.extended {
-				require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
-			}
-			before := r.Record(key)
-			r.Clock.Advance(time.Hour)
-			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), again(tc.to), r.seen(key)))
-			after := r.Record(key)
-			require.Equal(t, tc.to.To, after.State)
-			want := before.ExpiresAt.Add(time.Hour) // a new retention
-			if tc.extended {
-				want = before.ExpiresAt
-			}
-			require.Equal(t, want, after.ExpiresAt)
-		})
-	}
+	always := always(idemtest.BareConflict, idemtest.Prolong, idemtest.Forget, idemtest.Settle)
+	play(t, story{"one that has ended", refund, []move{ends(nil), always, extendsNot(reconcile.ErrChanged), func(r *rig) {
+		require.ErrorIs(r.t, r.Forget(r.t.Context(), r.key.ID(), alice), reconcile.ErrChanged)
+	}}}, story{"an open one", refund, []move{lapsed, always, refuses(toCompleted, reconcile.ErrChanged)}})
 }
 
 // lettered is a store that has an outbox.
@@ -315,17 +205,17 @@ func (l *lettered) Requeue(_ context.Context, _ *outbox.Entry, a protocol.Audit)
 }
 
 func TestARequeuedDeadLetterIsInTheHistory(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, refund)
 	l := &lettered{Store: r.Faults}
 	rc := r.over(l)
 	e := &outbox.Entry{Record: "acme#refund#1", Message: outbox.Message{ID: "m-1", Destination: "orders"}}
-	require.NoError(t, rc.Requeue(t.Context(), e, alice))
+	require.NoError(r.t, rc.Requeue(r.t.Context(), e, alice))
 	a := l.noted[0]
-	require.Equal(t, []string{"acme#refund#1", alice.Actor, alice.Reason, "message m-1 to orders"},
+	require.Equal(r.t, []string{"acme#refund#1", alice.Actor, alice.Reason, "message m-1 to orders"},
 		[]string{a.ID, a.Who, a.Why, a.What})
-	require.Equal(t, protocol.ChangeRequeued, a.Change)
-	require.False(t, a.ExpiresAt.IsZero())
+	require.Equal(r.t, protocol.ChangeRequeued, a.Change)
+	require.False(r.t, a.ExpiresAt.IsZero())
 
-	require.ErrorAs(t, rc.Requeue(t.Context(), e, reconcile.Change{Actor: "alice"}), new(*idem.ConfigError))
-	require.ErrorIs(t, r.Requeue(t.Context(), e, alice), errors.ErrUnsupported, "a store without an outbox")
+	require.ErrorAs(r.t, rc.Requeue(r.t.Context(), e, reconcile.Change{Actor: "alice"}), new(*idem.ConfigError))
+	require.ErrorIs(r.t, r.Requeue(r.t.Context(), e, alice), errors.ErrUnsupported, "a store without an outbox")
 }

@@ -57,18 +57,17 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 		{"the provider does not answer", true, true, idem.Unknown, protocol.ChangeEscalated},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			r, p := newRig(t), &provider{silent: tc.silent}
-			key := refund.Key("acme", "r-1")
-			r.crash(key, func(ctx context.Context, amount int) (int, error) {
+			r, p := newRig(t, refund), &provider{silent: tc.silent}
+			r.crash(r.key, func(ctx context.Context, amount int) (int, error) {
 				if tc.charged {
 					_, _ = p.charge(ctx, amount)
 				}
 				r.Crash()
 				return 0, ctx.Err()
 			})
-			require.Equal(t, idem.InProgress, r.Record(key).State)
-			lease := r.Record(key).LeaseUntil
-			s := r.probing(refund, p.probe)
+			require.Equal(t, idem.InProgress, r.record().State)
+			lease := r.record().LeaseUntil
+			s := r.probing(p.probe)
 			every := func(until time.Time) {
 				for time.Now().Before(until) {
 					time.Sleep(time.Minute)
@@ -77,19 +76,20 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 			}
 			every(lease.Add(time.Minute))
 			require.WithinDuration(t, lease, time.Now(), 2*time.Minute)
-			require.Equal(t, tc.state, r.Record(key).State)
+			require.Equal(t, tc.state, r.record().State)
 			every(lease.Add(12 * time.Hour))
 			require.Len(t, r.escalations, map[bool]int{true: 1}[tc.silent])
 
+			charge := func(*rig) handler { return p.charge }
 			if tc.silent {
-				r.fails(key, p.charge, idem.ErrOutcomeUnknown)
+				r.play(fails(charge, idem.ErrOutcomeUnknown))
 			} else {
-				r.gets(key, p.charge, 1)
+				r.play(gets(charge, 1))
 			}
 			require.Len(t, p.charges, 1, "one charge, whatever happened")
-			require.Equal(t, []protocol.Change{protocol.ChangeParked, tc.last}, r.changes(key))
+			require.Equal(t, []protocol.Change{protocol.ChangeParked, tc.last}, r.changes(r.key))
 			if tc.silent {
-				rec := r.Record(key)
+				rec := r.record()
 				require.False(t, rec.EscalatedAt.IsZero())
 				require.WithinDuration(t, lease.Add(reconcile.DefaultProbeAge), rec.EscalatedAt, time.Hour+5*time.Minute)
 				require.Greater(t, rec.Probes, 4)
@@ -99,31 +99,31 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 	}
 }
 
-// order calls several services and is declared as the documentation advises.
-var order = idem.Operation{Name: "order", Repeat: idem.Repeatable}
-
 // A process is killed in an at-most-once step of a repeatable operation, and no caller comes again. A
 // provider that is asked with the step's token ends it within two minutes of the lease's end.
 func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
-	r, p, key := newRig(t), new(provider), order.Key("acme", "o-1")
-	r.crash(key, func(ctx context.Context, amount int) (int, error) {
-		return idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
-			_, _ = p.charge(ctx, amount)
-			r.Crash()
-			return 0, ctx.Err()
-		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-	})
-	require.Equal(t, idem.InProgress, r.Record(key).State)
-	require.True(t, r.Record(key).Interrupted())
-	s := r.probing(order, func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
-		q.Token = q.Steps[0].Token
-		return p.probe(ctx, q)
-	})
-	require.Empty(t, r.sweep(s), "its lease runs")
-	r.Clock.Advance(r.Record(key).LeaseUntil.Sub(r.Clock.Now()) + 2*time.Minute)
-	require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
-	require.Zero(t, r.Record(key).Due)
-	r.gets(key, mustNotRun, 1)
+	p := new(provider)
+	play(t, story{"an order", order, []move{
+		func(r *rig) {
+			r.crash(r.key, func(ctx context.Context, amount int) (int, error) {
+				return idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
+					_, _ = p.charge(ctx, amount)
+					r.Crash()
+					return 0, ctx.Err()
+				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			})
+			require.True(r.t, r.record().Interrupted())
+		},
+		is(idem.InProgress),
+		asking(func(r *rig, n int) (reconcile.Answer, error) {
+			q := r.questions[n-1]
+			q.Token = q.Steps[0].Token
+			return p.probe(r.t.Context(), q)
+		}),
+		sweeps(), // its lease runs
+		func(r *rig) { r.until(r.record().LeaseUntil.Add(2 * time.Minute)) },
+		sweeps(notice.Resolved), gets(mustNotRun, 1), settledForGood,
+	}})
 	require.Len(t, p.charges, 1)
 }
 
@@ -142,19 +142,18 @@ func endings() []ending {
 	asked := func(a reconcile.Answer) reconcile.Operation {
 		return reconcile.Operation{Operation: refund, Probe: says(a), EscalateAfter: 5 * time.Minute}
 	}
-	parked, resolved, escalated := protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeEscalated
 	return []ending{
 		{"completed", r, asked(reconcile.CompletedWith(7)), idem.Completed, []protocol.Change{parked, resolved}, 0},
 		{"failed", r, asked(reconcile.FailedWith(idem.Failure{Message: "no"})), idem.Failed,
 			[]protocol.Change{parked, resolved}, 0},
 		{"not executed", r, asked(reconcile.NotExecuted()), idem.Released, []protocol.Change{parked, resolved}, 0},
-		{"still unknown", r, asked(reconcile.StillUnknown(0)), idem.Unknown, []protocol.Change{parked, escalated}, 1},
-		{"cannot be known", r, asked(reconcile.CannotBeKnown("gone")), idem.Unknown, []protocol.Change{parked, escalated}, 1},
-		{"no probe", r, reconcile.Operation{Operation: refund}, idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"still unknown", r, asked(reconcile.StillUnknown(0)), idem.Unknown, []protocol.Change{parked, wasEscalated}, 1},
+		{"cannot be known", r, asked(cannotBeKnown), idem.Unknown, []protocol.Change{parked, wasEscalated}, 1},
+		{"no probe", r, reconcile.Operation{Operation: refund}, idem.Unknown, []protocol.Change{parked, wasEscalated}, 1},
 		{"abandoned", w, reconcile.Operation{Operation: webhook, EscalateAfter: 5 * time.Minute,
 			OnAbandoned: func(context.Context, reconcile.Question) error {
 				return nil
-			}}, idem.InProgress, []protocol.Change{escalated}, 1},
+			}}, idem.InProgress, []protocol.Change{wasEscalated}, 1},
 	}
 }
 
@@ -191,9 +190,10 @@ func (e ending) disturbed(t *testing.T, n int, dies bool,
 	at func(ctx context.Context, r *rig, c *idemtest.Call) error, check func(r *rig, made int),
 ) {
 	inBubble(t, fmt.Sprintf("%s, at call %d", e.name, n), func(t *testing.T) {
-		r := newRig(t)
-		r.killed(e.key)
-		r.owner = r.Record(e.key).Owner
+		r := newRig(t, refund)
+		r.key = e.key
+		killed(r)
+		r.owner = r.record().Owner
 		time.Sleep(time.Minute)
 		made := 0
 		var dead atomic.Bool // shards are listed while records are handled
@@ -277,7 +277,7 @@ func TestALateOutcomeBetweenAnyTwoCalls(t *testing.T) {
 		for n := 1; n < 12; n++ {
 			var late error
 			finish := func(ctx context.Context, r *rig, c *idemtest.Call) error {
-				rec := r.Record(e.key)
+				rec := r.record()
 				late = r.Store.Finish(ctx, time.Now(), protocol.Finish{
 					ID: rec.ID, Owner: r.owner, Write: "late", Created: rec.CreatedAt, Watched: true,
 					Ending: protocol.Ending{State: idem.Completed, Result: []byte("99"), ExpiresAt: time.Now().Add(24 * time.Hour)},
@@ -293,8 +293,7 @@ func TestALateOutcomeBetweenAnyTwoCalls(t *testing.T) {
 					e.ended(r, false)
 				default:
 					require.NoError(t, late)
-					r.gets(e.key, mustNotRun, 99)
-					require.Zero(t, r.Record(e.key).Due)
+					r.play(gets(mustNotRun, 99), settledForGood)
 				}
 			})
 		}

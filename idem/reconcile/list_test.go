@@ -41,7 +41,7 @@ func (r *rig) list(f reconcile.Filter) (values []string, pages int) {
 }
 
 func TestAListHasWhatIsOpenPageByPage(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, refund)
 	refund := idem.Operation{Name: "refund", Values: idem.KeepValues}
 	payout := idem.Operation{Name: "payout", Values: idem.KeepValues}
 	var all []string
@@ -80,7 +80,7 @@ func TestAListHasWhatIsOpenPageByPage(t *testing.T) {
 	r.lapse()
 	for range 3 { // those that were due at once are escalated when they are old enough
 		r.Clock.Advance(reconcile.DefaultEscalateAfter)
-		r.sweep(r.sweeper(reconcile.SweepOptions{}))
+		r.report(r.sweeper(reconcile.SweepOptions{}))
 	}
 	values, _ = r.list(reconcile.Filter{Escalated: true})
 	require.Len(t, values, 104)
@@ -88,7 +88,7 @@ func TestAListHasWhatIsOpenPageByPage(t *testing.T) {
 
 // All that a tenant has is found by a scan, ended or not; what is open must be settled first.
 func TestAllOfATenantIsForgotten(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, refund)
 	for i := range 30 {
 		r.end(refund.Key([]string{"acme", "globex", "acme"}[i%3], fmt.Sprint(i)), nil)
 	}
@@ -133,7 +133,7 @@ func TestAllOfATenantIsForgotten(t *testing.T) {
 type bare struct{ protocol.Store }
 
 func TestAListNamesWhatItCannotRead(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, refund)
 	r.end(refund.Key("acme", "r-1"), errPlain)
 	r.Faults.Next(idemtest.Get, idemtest.Unreadable)
 	l, err := r.List(t.Context(), reconcile.Filter{}, "")
@@ -143,7 +143,7 @@ func TestAListNamesWhatItCannotRead(t *testing.T) {
 }
 
 func TestMistakesOfAList(t *testing.T) {
-	rc := newRig(t)
+	rc := newRig(t, refund)
 	for _, page := range []string{"x", "1", "64 ", "-1 ", "0 nothing"} {
 		_, err := rc.List(t.Context(), reconcile.Filter{}, page)
 		require.ErrorContains(t, err, "pass what the page before returned as Next", page)
@@ -154,7 +154,7 @@ func TestMistakesOfAList(t *testing.T) {
 
 // A filter that lets few keys through costs a query for a thousand entries, whatever the limit.
 func TestAListOfFewAmongManyReadsTheIndexInLargePages(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, refund)
 	for i := range 200 {
 		r.end(refund.Key("acme", fmt.Sprint("r-", i)), errPlain)
 	}
@@ -176,7 +176,7 @@ func TestAListOfFewAmongManyReadsTheIndexInLargePages(t *testing.T) {
 // Most shards are empty: a list does not wait for one after the other, and its order is theirs.
 func TestAListReadsShardsSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newRig(t, refund)
 		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
 			time.Sleep(10 * time.Millisecond)
 			return c.Do(ctx)
@@ -237,7 +237,7 @@ func (s inPages) AuditBetween(ctx context.Context, shard int, from, to time.Time
 }
 
 func TestChangesOfAllRecordsInTheOrderOfTime(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, refund)
 	random := rand.New(rand.NewPCG(1, 1))
 	from := r.Clock.Now()
 	want := map[string]bool{}
@@ -281,7 +281,7 @@ func TestChangesOfAllRecordsInTheOrderOfTime(t *testing.T) {
 }
 
 func TestChangesThatCannotBeRead(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, refund)
 	_, err := r.Changes(t.Context(), r.Clock.Now(), r.Clock.Now(), "x")
 	require.ErrorContains(t, err, "pass what the page before returned as Next")
 	r.Faults.Next(idemtest.AuditBetween, idemtest.Refuse)

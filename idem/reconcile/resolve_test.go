@@ -2,7 +2,6 @@ package reconcile_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,515 +16,289 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// seen is alice after she has looked at the record.
-func (r *rig) seen(key idem.Key) reconcile.Change {
-	by := alice
-	by.IfWrite = r.Record(key).Write
-	return by
-}
-
-func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
-	notHappened := reconcile.Resolution{To: idem.Released}
-	key := refund.Key("acme", "r-1")
-
-	t.Run("as it was", func(t *testing.T) {
-		r := newRig(t)
-		r.end(key, errPlain)
-		by := r.seen(key)
-		r.lapse()
-		r.sweep(r.sweeper(reconcile.SweepOptions{})) // when it is looked at next is no news
-		require.NoError(t, r.Resolve(t.Context(), key.ID(), notHappened, by))
-	})
-	t.Run("a lapsed claim", func(t *testing.T) {
-		r, key := lapsed(t, refund)
-		require.NoError(t, r.Resolve(t.Context(), key.ID(), notHappened, r.seen(key)))
-		require.Equal(t, idem.Released, r.Record(key).State)
-	})
-	t.Run("somebody else was faster", func(t *testing.T) {
-		r := newRig(t)
-		r.end(key, errPlain)
-		r.lapse()
-		by := r.seen(key)
-		r.resolve(key, notHappened)
-		r.end(key, errPlain)
-		r.lapse()
-		before := r.Record(key)
-		require.Equal(t, idem.Unknown, before.State)
-		require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), notHappened, by), reconcile.ErrChanged)
-		require.Equal(t, before, r.Record(key), "the second attempt may have taken effect")
-	})
-	t.Run("an outcome came", func(t *testing.T) {
-		r := newRig(t)
-		r.end(key, nil)
-		by := alice
-		by.IfWrite = "another"
-		require.ErrorIs(t, r.Forget(t.Context(), key.ID(), by), reconcile.ErrChanged)
-		require.NoError(t, r.Forget(t.Context(), key.ID(), r.seen(key)))
-	})
+// A decision is about the attempt, and the record, of which it was made: who was faster counts.
+func TestTheFirstDecisionCounts(t *testing.T) {
+	// reaches checks that what others do before the resolution arrives stays, and refuses it.
+	reaches := func(res reconcile.Resolution, want error, others ...move) move {
+		return func(r *rig) {
+			var after *idem.Record
+			r.play(before(idemtest.Settle, append(others, func(r *rig) { after = r.record() })...))
+			require.ErrorIs(r.t, r.resolve(res), want)
+			require.Equal(r.t, after, r.record())
+		}
+	}
+	first := reconcile.Resolution{To: idem.Released, Attempt: 1}
+	second := reconcile.Resolution{To: idem.Released, Attempt: 2}
+	var parkedUntil time.Time
+	stories := []story{
+		{"the record is as it was seen", refund, []move{
+			ends(errPlain), look, lapse, sweep, resolves(toReleased), // when it is looked at next is no news
+		}},
+		{"a lapsed claim is as it was seen", refund, []move{lapsed, look, resolves(toReleased), is(idem.Released)}},
+		{"a second attempt may have taken effect", refund, []move{
+			ends(errPlain), lapse, resolves(toReleased), ends(errPlain), lapse,
+			func(r *rig) { r.looked = "the first attempt's" }, refuses(toReleased, reconcile.ErrChanged), is(idem.Unknown),
+		}},
+		// Somebody finds out that an attempt had no effect. Before that is said, another one has run, and of
+		// that one it does not hold.
+		{"the resolution names its attempt", refund, []move{
+			lapsed, resolves(first), lapsed, refuses(first, reconcile.ErrNotUnknown), is(idem.InProgress),
+			resolves(second), is(idem.Released),
+		}},
+		// Somebody has found out that the attempt was declined. While that is being written another
+		// one says that it had no effect, and a call runs again, takes effect and does not know it.
+		{"another attempt has run by then", refund, []move{
+			lapsed, reaches(toFailed, reconcile.ErrNotUnknown, resolves(toReleased), ends(errPlain)), is(idem.Unknown),
+			resolves(toFailed), // asked once more about the new attempt
+		}},
+		{"a sweep parks it", refund, []move{lapsed, look, reaches(toReleased, reconcile.ErrChanged, sweep)}},
+		{"a call parks it", refund, []move{
+			lapsed, look, reaches(toReleased, reconcile.ErrChanged, fails(mustNotRun, idem.ErrOutcomeUnknown)),
+		}},
+		{"its attempt renews the lease", refund, []move{
+			lapsed, look, reaches(toReleased, reconcile.ErrChanged, renews(idem.DefaultLease)),
+		}},
+		// The reply to a replacing resolution is lost, and somebody else replaces it: the retry is no
+		// leave to decide again.
+		{"a retry replaces no later decision", refund, []move{
+			lapsed, resolves(to(1)), look,
+			func(r *rig) {
+				r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
+					_ = c.Do(ctx)
+					require.NoError(r.t, r.Resolve(ctx, r.key.ID(), again(to(7)),
+						reconcile.Change{Actor: "bob", Reason: "a webhook", IfWrite: r.record().Write}))
+					return c.Lost()
+				})
+				require.ErrorIs(r.t, r.resolve(again(toReleased)), reconcile.ErrChanged)
+			},
+			refuses(again(toReleased), reconcile.ErrChanged), gets(mustNotRun, 7),
+		}},
+		// An answer is about the attempt that was asked about: a later one may have another outcome.
+		{"an answer does not settle a later attempt", refund, []move{
+			lapsed, asking(func(r *rig, n int) (reconcile.Answer, error) {
+				if n > 1 {
+					return stillUnknown, nil
+				}
+				r.play(resolves(toReleased), ends(errPlain), lapse)
+				return notExecuted, nil // the first attempt was not
+			}),
+			sweeps(notice.SweepParked, notice.Probed), asked(2), is(idem.Unknown), // it looks once more
+		}},
+		// Not executed counts only once the parked attempt's lease is over.
+		{"not executed waits for the lease", refund, []move{
+			ends(errPlain), asks(notExecuted), sweeps(notice.SweepPostponed),
+			func(r *rig) {
+				parkedUntil = r.record().LeaseUntil.Add(idem.DefaultMargin)
+				require.Equal(r.t, parkedUntil.Add(time.Millisecond), r.record().Due)
+				r.until(r.record().Due)
+			},
+			sweeps(notice.Resolved), is(idem.Released),
+		}},
+		// The attempt runs on to its lease's end: what the provider says before that does not hold any more
+		// when its answer arrives after it.
+		{"an answer from before the lease's end releases nothing", refund, []move{
+			ends(errPlain), asking(func(r *rig, n int) (reconcile.Answer, error) {
+				if n == 1 {
+					r.lapse() // the answer takes its time
+				}
+				return notExecuted, nil
+			}),
+			sweeps(notice.SweepPostponed), is(idem.Unknown), sweeps(notice.Resolved), asked(2), is(idem.Released),
+		}},
+	}
+	for name, answer := range map[string]reconcile.Answer{
+		"completed": reconcile.CompletedWith(1), "not executed": notExecuted, "still unknown": stillUnknown,
+		"cannot be known": cannotBeKnown,
+	} {
+		stories = append(stories, story{"a late answer changes nothing: " + name, refund, []move{
+			lapsed, asks(answer, resolves(to(7))), sweeps(notice.SweepParked), gets(mustNotRun, 7), escalated(0),
+			changed(parked, resolved),
+		}})
+	}
+	for name, tc := range map[string]struct {
+		fault idemtest.Fault
+		look  move
+	}{
+		"it lands": {idemtest.Pass, look}, "its reply is lost": {idemtest.LoseReply, look},
+		"its reply is lost, and nothing was seen": {idemtest.LoseReply, times(0)},
+		"its request is lost":                     {idemtest.LoseRequest, look},
+	} {
+		stories = append(stories, story{"a lapsed claim is resolved in one write: " + name, refund, []move{
+			lapsed, tc.look, next(idemtest.Settle, tc.fault), resolves(toReleased), is(idem.Released), changed(resolved),
+		}})
+	}
+	play(t, stories...)
 }
 
 func TestADecisionIsFoundInTheHistoryByItsID(t *testing.T) {
-	r, key := ended(t, errPlain)
-	r.lapse()
+	r := newRig(t, refund)
+	r.play(ends(errPlain), lapse)
 	for _, id := range []string{"a b", "a#b", "a.b", "\u00e4", strings.Repeat("a", 65)} {
 		by := alice
 		by.DecisionID = id
-		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, by),
-			new(*idem.ConfigError), id)
+		require.ErrorAs(r.t, r.Resolve(r.t.Context(), r.key.ID(), toCompleted, by), new(*idem.ConfigError), id)
 	}
 	named, other := alice, alice
 	named.DecisionID, other.DecisionID = "form-1", "form-10"
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, named))
-	require.NoError(t, r.Resolve(t.Context(), key.ID(),
-		reconcile.Resolution{To: idem.Completed, Replace: true}, r.seen(key)))
-	history, err := r.History(t.Context(), key.ID())
-	require.NoError(t, err)
+	require.NoError(r.t, r.Resolve(r.t.Context(), r.key.ID(), toCompleted, named))
+	r.play(resolves(again(toCompleted)))
 	made := func(by reconcile.Change) (all []bool) {
-		for _, a := range history {
+		for _, a := range r.history(r.key) {
 			all = append(all, by.Made(a))
 		}
 		return all
 	}
-	require.Equal(t, []bool{true, false}, made(named))
-	require.Equal(t, []bool{false, false}, made(other), "an ID that begins like it")
-	require.Equal(t, []bool{false, false}, made(alice), "who has no ID finds none")
+	require.Equal(r.t, []bool{true, false}, made(named))
+	require.Equal(r.t, []bool{false, false}, made(other), "an ID that begins like it")
+	require.Equal(r.t, []bool{false, false}, made(alice), "who has no ID finds none")
 }
 
-// The attempt that parked itself runs on to its lease's end: what the provider says before
-// that does not hold any more when its answer arrives after it.
-func TestAnAnswerFromBeforeTheLeasesEndReleasesNothing(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	r.killed(key)
-	rec := r.Record(key)
-	require.NoError(t, r.Store.Finish(t.Context(), r.Clock.Now().Truncate(time.Millisecond), protocol.Finish{
-		ID: rec.ID, Owner: rec.Owner, Write: "park", Watched: true,
-		Ending: protocol.Ending{State: idem.Unknown, Uncertain: true},
-	}))
-	asked := 0
-	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-		if asked++; asked == 1 {
-			r.lapse() // the answer takes its time
-		}
-		return reconcile.NotExecuted(), nil
-	})
-	require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
-	require.Equal(t, idem.Unknown, r.Record(key).State)
-	require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
-	require.Equal(t, 2, asked)
-	require.Equal(t, idem.Released, r.Record(key).State)
-}
-
-// Somebody finds out that an attempt had no effect. Before that is said, another one has
-// run, and of that one it does not hold.
-func TestAResolutionIsAboutTheAttemptThatItNames(t *testing.T) {
-	r, key := lapsed(t, refund)
-	first := reconcile.Resolution{To: idem.Released, Attempt: r.Record(key).Attempt}
-	r.resolve(key, first)
-	r.killed(key)
-	r.lapse()
-	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), first, alice), reconcile.ErrNotUnknown)
-	require.Equal(t, idem.InProgress, r.Record(key).State)
-	first.Attempt++
-	r.resolve(key, first)
-	require.Equal(t, idem.Released, r.Record(key).State)
-}
-
-// Somebody has found out that the attempt was declined. While that is being written another
-// one says that it had no effect, and a call runs again, takes effect and does not know it.
-func TestAResolutionIsAboutTheAttemptThatItFound(t *testing.T) {
-	r, key := lapsed(t, refund)
-	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
-		require.NoError(t, r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released},
-			reconcile.Change{Actor: "webhook", Reason: "charge.failed"}))
-		r.end(key, errPlain)
-		return c.Do(ctx)
-	})
-	declined := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
-	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), declined, alice), reconcile.ErrNotUnknown)
-	require.Equal(t, idem.Unknown, r.Record(key).State)
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), declined, alice), "asked once more about the new attempt")
-}
-
-// What later calls could not read, or what says nothing, is refused before the store is asked.
-func TestMistakesOfAResolution(t *testing.T) {
-	r, key := ended(t, nil)
-	json := func(body string) *protocol.Encoded { return &protocol.Encoded{Body: []byte(body)} }
-	yes := reconcile.Resolution{To: idem.Completed, Result: json("1")}
-	require.ErrorIs(t, r.Resolve(t.Context(), "absent", yes, alice), reconcile.ErrNotFound)
-	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), yes, alice), reconcile.ErrNotUnknown)
-	r.Faults.Reset()
-	for _, bad := range []reconcile.Resolution{
-		{}, {To: idem.Unknown}, {To: idem.InProgress}, {To: idem.Failed},
-		{To: idem.Failed, Failure: &idem.Failure{}, Result: json("1")}, {To: idem.Released, Result: json("1")},
-		{To: idem.Completed, Result: json("receipt 7")}, {To: idem.Completed, Result: json("")},
-		{To: idem.Released, CompensatedManually: true},
-		{To: idem.Completed, Result: &protocol.Encoded{Body: []byte("1"), Check: func([]byte) error { return errPlain }}},
-	} {
-		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), bad, alice), new(*idem.ConfigError))
+// A resolution that is refused changes nothing, its preview says why, and the next call goes on as before. The
+// same look still counts.
+func TestAResolutionThatIsRefusedChangesNothing(t *testing.T) {
+	mistake := new(*idem.ConfigError)
+	both := func(other string) map[string]reconcile.Answer {
+		return map[string]reconcile.Answer{"charge": tookEffect, other: tookEffect}
 	}
-	require.Empty(t, r.Faults.Calls())
-	r.Faults.Next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse)
-	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), yes, alice), idem.ErrRecordUnreadable)
-	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), yes, alice), idem.ErrStoreUnavailable)
+	steps := func(all map[string]reconcile.Answer) reconcile.Resolution {
+		return reconcile.Resolution{To: idem.Released, Steps: all}
+	}
+	encoded := func(e protocol.Encoded) reconcile.Resolution { return charged(reconcile.CompletedWithEncoded(e)) }
+	result := func(body, codec string, check func([]byte) error) reconcile.Resolution {
+		return reconcile.Resolution{To: idem.Completed,
+			Result: &protocol.Encoded{Body: []byte(body), Codec: codec, Check: check}}
+	}
+	good, bad := func([]byte) error { return nil }, func([]byte) error { return errPlain }
+	one := to(1).Result
+	for name, tc := range map[string]struct {
+		res  reconcile.Resolution
+		want any
+		text string // of the refusal, and of the preview's; empty if the store refuses it
+	}{
+		"nothing":                 {reconcile.Resolution{}, mistake, `To is ""`},
+		"to unknown":              {reconcile.Resolution{To: idem.Unknown}, mistake, `To is "unknown"`},
+		"to in progress":          {reconcile.Resolution{To: idem.InProgress}, mistake, `To is "in_progress"`},
+		"a failure that is none":  {reconcile.Resolution{To: idem.Failed}, mistake, "Failure is nil"},
+		"a release with a result": {reconcile.Resolution{To: idem.Released, Result: one}, mistake, "Result is given"},
+		"a failure with a result": {
+			reconcile.Resolution{To: idem.Failed, Failure: &declined, Result: one}, mistake, "Result is given"},
+		"a result that is no JSON": {result("receipt 7", "", nil), mistake, "not JSON"},
+		"a result that is empty":   {result("", "", nil), mistake, "not JSON"},
+		"a result that is checked": {result("1", "", bad), mistake, "could not read Result"},
+		"a release undone by hand": {
+			reconcile.Resolution{To: idem.Released, CompensatedManually: true}, mistake, "goes on with its steps"},
+		"a success undone by hand": {
+			reconcile.Resolution{To: idem.Completed, CompensatedManually: true}, mistake, "is not being undone"},
+		"a success with steps":     {reconcile.Resolution{To: idem.Completed, Steps: both("x")}, mistake, "Steps is given"},
+		"a step that there is not": {steps(both("x")), mistake, `Steps has "x"`},
+		"an empty list of steps":   {steps(map[string]reconcile.Answer{}), mistake, "Steps is empty"},
+		"a step that is done too":  {steps(both("reserve")), mistake, `Steps has "reserve", whose outcome is recorded`},
+		"another step":             {settled("reserve", tookEffect), mistake, `Steps has "reserve"`},
+		"a step's result, no JSON": {encoded(protocol.Encoded{Body: []byte("seven")}), mistake, "not JSON"},
+		"a step's result, of HTTP": {encoded(protocol.Encoded{Codec: "http", Body: []byte("7")}), mistake, "is http"},
+		"a step's result, a func":  {charged(reconcile.CompletedWith(func() {})), mistake, "Steps"},
+		"a step's outcome is none": {charged(stillUnknown), mistake, "no outcome"},
+		"steps of a step":          {charged(reconcile.ContinueWith(both("x"))), mistake, "steps have no steps"},
+		"a step's reference":       {charged(tookEffect.WithRef("ch_1")), mistake, "reference"},
+		"the steps are not named":  {toReleased, reconcile.ErrStepsUnnamed, "may have taken effect"},
+		"the steps are not undone": {toFailed, reconcile.ErrNotUndone, "have not been undone"},
+		"about another attempt": {
+			reconcile.Resolution{To: idem.Released, Attempt: 7}, reconcile.ErrNotUnknown, "about attempt 7"},
+		"encoded for other calls": {result("", "http", good), mistake, "Result is http"},
+		"too large for the store": {to(7), new(*protocol.TooLargeError), ""},
+	} {
+		tooLarge := func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} }
+		play(t, story{name, order, []move{
+			interrupted,
+			func(r *rig) {
+				d := r.Preview(r.record(), tc.res)
+				require.Contains(r.t, d.Refused, tc.text)
+				require.Equal(r.t, tc.text == "", d.Refused == "")
+				require.NotContains(r.t, d.Refused, "reconcile: ", "it is for people")
+				require.Equal(r.t, tc.text == "", d.Then != "")
+			},
+			look, always(tooLarge, idemtest.Settle), refuses(tc.res, tc.want), refuses(tc.res, tc.text), heal,
+			resolves(charged(notExecuted)), gets(shop, 7), did(orderEffects{charged: 1, shipped: 1}),
+		}})
+	}
+	require.Equal(t, "there is no record", newRig(t, refund).Preview(nil, toReleased).Refused)
 }
 
-// Whoever is refused is told what to do.
+// Who is refused reads what to do.
 func TestRefusalsSayWhatToDo(t *testing.T) {
-	r := newRig(t)
-	by, key := reconcile.Change{Actor: "alice", Reason: "test"}, refund.Key("acme", "r-1")
-	r.end(key, errPlain)
-	rec := r.Record(key)
-	require.Equal(t, idem.Unknown, rec.State)
-
-	err := r.Forget(t.Context(), key.ID(), by)
-	require.ErrorIs(t, err, reconcile.ErrOpen)
-	require.ErrorContains(t, err, "this one is unknown: resolve it first")
-
-	err = r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by)
-	require.ErrorIs(t, err, reconcile.ErrTooEarly)
-	require.ErrorContains(t, err, "which is over at "+rec.LeaseUntil.Add(idem.DefaultMargin).Format(time.RFC3339Nano))
-
-	require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, by))
-	err = reconcile.Resolve(t.Context(), r.Reconciler, key, 8, by)
-	require.ErrorIs(t, err, reconcile.ErrNotUnknown)
-	require.ErrorContains(t, err, "resolved as completed before: set Resolution.Replace")
-	again := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "no"}, Replace: true}
-	require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), again, by), "Replace is set, and Change.IfWrite is empty")
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), again, r.seen(key)))
-}
-
-// A resolution that is refused leaves a lapsed claim as it is: the next call goes on with it,
-// and no operator has decided anything.
-func TestARefusedResolutionLeavesTheClaim(t *testing.T) {
-	seven, err := reconcile.Encode(7)
-	require.NoError(t, err)
-	tooLarge := func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} }
-	for name, tc := range map[string]struct {
-		res   reconcile.Resolution
-		store idemtest.Fault
-		want  any
-	}{
-		"steps are not undone": {reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}},
-			idemtest.Pass, reconcile.ErrNotUndone},
-		"about another attempt": {reconcile.Resolution{To: idem.Released, Attempt: 7}, idemtest.Pass,
-			reconcile.ErrNotUnknown},
-		"encoded for other calls": {reconcile.Resolution{To: idem.Completed, Result: &protocol.Encoded{Codec: "http",
-			Check: func([]byte) error { return nil }}}, idemtest.Pass, new(*idem.ConfigError)},
-		"too large for the store": {reconcile.Resolution{To: idem.Completed, Result: &seven}, tooLarge,
-			new(*protocol.TooLargeError)},
-		"to nothing": {reconcile.Resolution{To: idem.Unknown}, idemtest.Pass, new(*idem.ConfigError)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := interrupted(t)
-			before := r.Record(key)
-			by := r.seen(key)
-			r.Faults.Next(idemtest.Settle, tc.store)
-			err := r.Resolve(t.Context(), key.ID(), tc.res, by)
-			r.Faults.Heal()
-			if sentinel, ok := tc.want.(error); ok {
-				require.ErrorIs(t, err, sentinel)
-			} else {
-				require.ErrorAs(t, err, tc.want)
-			}
-			require.Equal(t, before, r.Record(key))
-			require.Empty(t, r.changes(key))
-
-			s := new(orderEffects)
-			r.ends(key, shopping(s, func() {}))
-			require.Equal(t, &orderEffects{shipped: 1, asked: 1}, s)
-
-			r = newRig(t)
-			r.crashCharging(key)
-			by = r.seen(key)
-			r.Faults.Next(idemtest.Settle, tc.store)
-			require.Error(t, r.Resolve(t.Context(), key.ID(), tc.res, by))
-			r.Faults.Heal()
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), by),
-				"the same look still counts")
-		})
-	}
-}
-
-// The reply is lost, or somebody else writes first: a lapsed claim has one outcome, and the
-// change is told once.
-func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
-	key := refund.Key("acme", "r-1")
-	released := reconcile.Resolution{To: idem.Released}
-	for name, tc := range map[string]struct {
-		fault idemtest.Fault
-		seen  bool
-	}{
-		"it lands": {idemtest.Pass, true}, "its reply is lost": {idemtest.LoseReply, true},
-		"its reply is lost, and nothing was seen": {idemtest.LoseReply, false},
-		"its request is lost":                     {idemtest.LoseRequest, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := lapsed(t, refund)
-			by := alice
-			if tc.seen {
-				by = r.seen(key)
-			}
-			r.Faults.Next(idemtest.Settle, tc.fault)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), released, by))
-			require.Equal(t, idem.Released, r.Record(key).State)
-			require.Equal(t, []protocol.Change{protocol.ChangeResolved}, r.changes(key))
-		})
-	}
-	for name, rival := range map[string]func(r *rig){
-		"a sweep parks it":             func(r *rig) { r.sweep(r.sweeper(reconcile.SweepOptions{})) },
-		"a call parks it":              func(r *rig) { r.fails(key, mustNotRun, idem.ErrOutcomeUnknown) },
-		"its attempt renews the lease": func(r *rig) { require.NoError(r.t, r.renew(r.Record(key), idem.DefaultLease)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := lapsed(t, refund)
-			by := r.seen(key)
-			var after *idem.Record
-			r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
-				rival(r)
-				after = r.Record(key)
-				return c.Do(ctx)
-			})
-			require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), released, by), reconcile.ErrChanged)
-			require.Equal(t, after, r.Record(key))
-		})
-	}
-}
-
-// OnAbandoned says what becomes of work that goes on, and nothing of what is unknown.
-func TestAnUnknownOutcomeWithoutProbeIsEscalatedSoon(t *testing.T) {
-	r, key := lapsed(t, refund)
-	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
-		Operation: refund, OnAbandoned: func(context.Context, reconcile.Question) error { return nil },
-	}}})
-	require.Equal(t, []notice.Kind{notice.SweepParked, notice.SweepPostponed}, r.sweep(s))
-	require.Equal(t, r.Record(key).OpenSince.Add(reconcile.DefaultEscalateAfter), r.Record(key).Due)
-	r.Clock.Advance(reconcile.DefaultEscalateAfter)
-	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
-}
-
-// charged releases an order, with a word about its charge.
-func charged(a reconcile.Answer) reconcile.Resolution {
-	return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"charge": a}}
-}
-
-// again is the resolution over another one.
-func again(res reconcile.Resolution) reconcile.Resolution {
-	res.Replace = true
-	return res
-}
-
-// An operator has recorded a wrong outcome of the charge, and records it again: the order that goes
-// on pays once, and nothing is shipped that is not paid for.
-func TestTheOutcomeOfAStepIsReplaced(t *testing.T) {
-	key := order.Key("acme", "o-1")
-	failure := idem.Failure{Message: "declined"}
-	took, declined, absent := reconcile.CompletedWith(7), reconcile.FailedWith(failure), reconcile.NotExecuted()
-	for name, tc := range map[string]struct {
-		first, second reconcile.Resolution
-		want          orderEffects
-		out           int
-		said          protocol.StepVerdict
-	}{
-		"it had no effect": {charged(took), charged(absent), orderEffects{charged: 1, shipped: 1},
-			7, protocol.StepNotExecuted},
-		"it was declined": {charged(took), charged(declined), orderEffects{returned: 1},
-			0, protocol.StepFailed},
-		"it was not declined": {charged(declined), charged(took), orderEffects{shipped: 1},
-			7, protocol.StepTookEffect},
-		"its result is known": {charged(reconcile.CompletedWithoutResult()), charged(took),
-			orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
-		"its result is another one": {charged(reconcile.CompletedWith(8)), charged(took), orderEffects{shipped: 1},
-			7, protocol.StepTookEffect},
-		"its result is not known": {charged(took), charged(reconcile.CompletedWithoutResult()),
-			orderEffects{returned: 1}, 0, protocol.StepWithoutResult},
-		"its large result is another one": {charged(reconcile.CompletedWith(make([]int, 20_000))), charged(took),
-			orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, s := newRig(t), new(orderEffects)
-			r.crashCharging(key)
-			r.resolve(key, tc.first)
-			d := r.Preview(r.Record(key), again(tc.second))
-			require.Empty(t, d.Refused)
-			require.Equal(t, []string{"charge"}, d.Steps)
-			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), again(tc.second), r.seen(key)))
-			require.Equal(t, map[string]protocol.StepVerdict{"charge": tc.said}, r.last(key).Steps)
-			out, _ := r.call(key, shopping(s, func() {}))
-			require.Equal(t, tc.want, *s)
-			require.Equal(t, tc.out, out)
-		})
-	}
-}
-
-// A step that returns nothing has no result that could be unknown: it took effect, and the
-// operation goes on, or it is undone like others.
-func TestAStepThatReturnsNothingIsDoneWithoutAResult(t *testing.T) {
-	for name, tc := range map[string]struct {
-		after error
-		want  orderEffects
-	}{
-		"the operation goes on": {nil, orderEffects{shipped: 1}},
-		"the operation fails":   {idem.Permanent(errPlain), orderEffects{returned: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			pay := func(ctx context.Context, _ int) (int, error) {
-				err := idem.StepEffect(ctx, "charge", func(context.Context) error { s.charged++; return nil },
-					&idem.EffectConfig{Semantics: idem.AtMostOnce,
-						Compensate: func(context.Context) error { s.returned++; return nil }})
-				if err != nil || tc.after != nil {
-					return 0, errors.Join(err, tc.after)
+	play(t, []story{
+		{"of an open question", refund, []move{
+			ends(errPlain), refuses(toReleased, reconcile.ErrTooEarly),
+			func(r *rig) {
+				over := r.record().LeaseUntil.Add(idem.DefaultMargin).Format(time.RFC3339Nano)
+				r.play(refuses(toReleased, "which is over at "+over))
+				err := r.Forget(r.t.Context(), r.key.ID(), alice)
+				require.ErrorIs(r.t, err, reconcile.ErrOpen)
+				require.ErrorContains(r.t, err, "this one is unknown: resolve it first")
+			},
+			resolves(to(7)), refuses(to(8), reconcile.ErrNotUnknown),
+			refuses(to(8), "resolved as completed before: set Resolution.Replace"),
+			func(r *rig) {
+				require.ErrorContains(r.t, r.Resolve(r.t.Context(), r.key.ID(), again(toFailed), alice),
+					"Replace is set, and Change.IfWrite is empty")
+			},
+			resolves(again(toFailed)),
+		}},
+		{"of a record that has ended", refund, []move{
+			ends(nil), refuses(to(1), reconcile.ErrNotUnknown),
+			func(r *rig) {
+				require.ErrorIs(r.t, r.Resolve(r.t.Context(), "absent", to(1), alice), reconcile.ErrNotFound)
+				r.looked = "another"
+				require.ErrorIs(r.t, r.Forget(r.t.Context(), r.key.ID(), r.by()), reconcile.ErrChanged)
+				for _, unsigned := range []reconcile.Change{{}, {Actor: "alice"}, {Reason: "erasure"}} {
+					require.ErrorAs(r.t, r.Forget(r.t.Context(), r.key.ID(), unsigned), new(*idem.ConfigError))
 				}
-				return 7, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
-			}
-			r.killedIn(key, "charge")
-			r.resolve(key, charged(reconcile.CompletedWithoutResult()))
-			require.Contains(t, r.explain(key).SameInput,
-				"Unless these return nothing, most handlers then fail the operation for good")
-			_, err := r.call(key, pay)
-			require.ErrorIs(t, err, tc.after)
-			require.Equal(t, tc.want, *s)
-		})
-	}
+				r.Faults.Reset()
+				require.Error(r.t, r.Resolve(r.t.Context(), r.key.ID(), reconcile.Resolution{}, alice))
+				require.Empty(r.t, r.Faults.Calls(), "a mistake is refused before the store is asked")
+			},
+			is(idem.Completed),
+			func(r *rig) { require.NoError(r.t, r.Forget(r.t.Context(), r.key.ID(), r.seen())) },
+		}},
+		{"of a store that cannot be read", refund, []move{
+			ends(errPlain), next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse),
+			func(r *rig) {
+				require.ErrorIs(r.t, r.resolve(to(1)), idem.ErrRecordUnreadable)
+				require.ErrorIs(r.t, r.resolve(to(1)), idem.ErrStoreUnavailable)
+			},
+		}},
+	}...)
 }
 
-// What a step owes survives that it was said to have failed: it must be undone once it is said
-// to have taken effect.
-func TestAStepThatTookEffectAfterAllMustBeUndone(t *testing.T) {
-	r, key := newRig(t), webhook.Key("acme", "w-1")
-	r.killedInStep(key, "charge", undoing[int](new(orderEffects)))
-	failed := again(reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "sold out"}})
-	r.resolve(key, charged(reconcile.FailedWith(idem.Failure{Message: "declined"})))
-	require.Empty(t, r.Preview(r.Record(key), failed).Refused, "a charge that failed owes nothing")
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), again(charged(reconcile.CompletedWith(7))), r.seen(key)))
-	r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), unpaid("charge"))
-}
-
-// Nothing is told that is not so: what would change nothing, and what comes too late, is refused.
+// Nothing is recorded that is not so: what would change nothing, and what comes too late, is refused.
 func TestAResolutionThatComesTooLateOrChangesNothingIsRefused(t *testing.T) {
-	key := order.Key("acme", "o-1")
-	took, absent := reconcile.CompletedWith(7), reconcile.NotExecuted()
-	fails := func(context.Context, int) (int, error) { return 0, errPlain }
+	took, absent := charged(tookEffect), charged(notExecuted)
 	for name, tc := range map[string]struct {
 		first, second reconcile.Resolution
-		between       func(r *rig)
+		between       move
 		want          string
 	}{
-		"the same word": {charged(took), charged(took), nil, "released before, and nothing would change"},
-		"no step is left": {charged(absent), charged(absent),
-			nil, `Steps has "charge", which the earlier resolution has removed`},
-		"it was released before": {charged(absent), reconcile.Resolution{To: idem.Released},
-			nil, "released before, and nothing would change"},
-		"an attempt runs": {charged(took), charged(absent), func(r *rig) { r.killed(key) },
-			"is in_progress by its attempt 2"},
-		"an attempt has gone by it": {charged(took), charged(absent), func(r *rig) { _, _ = r.call(key, fails) },
-			"is released by its attempt 2"},
-		"an attempt has gone by it and died in another step": {charged(took), charged(absent),
-			func(r *rig) { r.killedIn(key, "ship") },
-			`Steps has "charge", whose outcome is recorded`},
-		"an attempt has completed": {charged(took), charged(absent),
-			func(r *rig) { _, _ = r.call(key, shopping(new(orderEffects), func() {})) },
-			"is completed by its attempt 2"},
+		"the same word": {took, took, nil, "released before, and nothing would change"},
+		"no step is left": {absent, absent, nil,
+			`Steps has "charge", which the earlier resolution has removed`},
+		"it was released before":      {absent, toReleased, nil, "released before, and nothing would change"},
+		"an attempt runs":             {took, absent, killed, "is in_progress by its attempt 2"},
+		"an attempt has gone by it":   {took, absent, fails(returns(0, errPlain), nil), "is released by its attempt 2"},
+		"an attempt has died in ship": {took, absent, killedIn("ship"), `Steps has "charge", whose outcome is recorded`},
+		"an attempt has completed":    {took, absent, gets(shop, 7), "is completed by its attempt 2"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := interrupted(t)
-			r.resolve(key, tc.first)
-			looked := r.seen(key)
-			if tc.between != nil {
-				tc.between(r)
-			}
-			before := r.Record(key)
-			if tc.between != nil {
-				require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), again(tc.second), looked), reconcile.ErrChanged)
-			}
-			require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), again(tc.second), r.seen(key)), tc.want)
-			require.Equal(t, before, r.Record(key))
-			require.Len(t, r.changes(key), 1)
-		})
+		moves := []move{interrupted, resolves(tc.first), look}
+		if tc.between != nil {
+			moves = append(moves, tc.between, refuses(again(tc.second), reconcile.ErrChanged))
+		}
+		moves = append(moves, look, refuses(again(tc.second), tc.want), changed(resolved))
+		play(t, story{name, order, moves})
 	}
 }
 
-// killedIn leaves an order whose process died in an at-most-once step with this name. Its lease
-// is over.
-func (r *rig) killedIn(key idem.Key, step string) {
-	r.t.Helper()
-	r.killedInStep(key, step, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-}
-
-func (r *rig) killedInStep(key idem.Key, step string, conf *idem.StepConfig[int]) {
-	r.t.Helper()
-	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		return idem.Step(ctx, step, func(context.Context) (int, error) { r.Crash(); return 7, nil }, conf)
-	})
-	r.lapse()
-}
-
-// The reply to a replacing resolution is lost, and somebody else replaces it: the retry is no
-// leave to decide again.
-func TestARetryReplacesNoLaterDecision(t *testing.T) {
-	r, key := lapsed(t, refund)
-	require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice))
-	seven, err := reconcile.Encode(7)
-	require.NoError(t, err)
-	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
-		_ = c.Do(ctx)
-		require.NoError(t, r.Resolve(ctx, key.ID(),
-			again(reconcile.Resolution{To: idem.Completed, Result: &seven}), r.seen(key)))
-		return c.Lost()
-	})
-	by := r.seen(key)
-	for range 2 { // alice tries once more
-		require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), again(reconcile.Resolution{To: idem.Released}), by),
-			reconcile.ErrChanged)
-		require.Equal(t, idem.Completed, r.Record(key).State, "the later decision counts")
-	}
-}
-
-// What a resolution to completed has removed is remembered where it must be undone.
-func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) {
-	key := order.Key("acme", "o-1")
-	failed := again(reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}})
-	for name, between := range map[string]func(r *rig){
-		"at once":                   func(*rig) {},
-		"after another replacement": func(r *rig) { r.replace(key, reconcile.Resolution{To: idem.Completed}) },
-		"after an extension": func(r *rig) {
-			require.NoError(r.t, r.Extend(r.t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := interrupted(t)
-			require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, alice))
-			between(r)
-			require.Equal(t, []string{"reserve"}, r.explain(key).Decisions[1].Undo)
-			r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), unpaid("reserve"))
-			undone := failed
-			undone.CompensatedManually = true
-			r.replace(key, undone)
-			require.Equal(t, map[string]protocol.StepVerdict{"reserve": protocol.StepUndone}, r.last(key).Steps)
-			require.Empty(t, r.explain(key).Decisions[1].Undo)
-			require.Empty(t, r.Record(key).Steps)
-		})
-	}
-	for _, extended := range []bool{false, true} {
-		t.Run(fmt.Sprintf("it never took effect, extended %v", extended), func(t *testing.T) {
-			r, s := newRig(t), new(orderEffects)
-			r.crashCharging(key)
-			require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, alice))
-			if extended {
-				require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
-			}
-			r.replace(key, reconcile.Resolution{To: idem.Released,
-				Steps: map[string]reconcile.Answer{"reserve": reconcile.NotExecuted()}})
-			r.gets(key, shopping(s, func() {}), 7)
-			require.Equal(t, orderEffects{reserved: 1, charged: 1, shipped: 1}, *s)
-		})
-	}
-}
-
-// The reference of a decision that is replaced goes with it, and the attempt's own stays.
+// The reference of a decision that is replaced is removed with it, and the attempt's own stays.
 func TestTheReferenceOfADecisionGoesWithIt(t *testing.T) {
-	key := refund.Key("acme", "r-1")
+	ref := func(want string) move { return func(r *rig) { require.Equal(r.t, want, r.record().Ref) } }
 	for name, tc := range map[string]struct{ attempts, wrong, left string }{
 		"the decision's":             {"", "re_wrong", ""},
 		"the decision's, over one":   {"re_1", "re_wrong", ""},
@@ -533,56 +306,24 @@ func TestTheReferenceOfADecisionGoesWithIt(t *testing.T) {
 		"the attempt's, said again":  {"re_1", "re_1", ""},
 		"there was none, nor is one": {"", "", ""},
 	} {
-		for _, extended := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, extended %v", name, extended), func(t *testing.T) {
-				r := newRig(t)
-				_, err := idem.Do(t.Context(), r.Engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-					if tc.attempts != "" {
-						require.NoError(t, idem.SetReference(ctx, tc.attempts))
+		for extended, extend := range map[bool]move{false: times(0), true: extends} {
+			play(t, story{fmt.Sprintf("%s, extended %v", name, extended), refund, []move{
+				fails(func(r *rig) handler {
+					return func(ctx context.Context, _ int) (int, error) {
+						if tc.attempts != "" {
+							require.NoError(r.t, idem.SetReference(ctx, tc.attempts))
+						}
+						return 0, errPlain
 					}
-					return 0, errPlain
-				})
-				require.ErrorIs(t, err, errPlain)
-				r.lapse()
-				r.resolve(key, reconcile.Resolution{To: idem.Completed, Ref: tc.wrong})
-				if extended {
-					require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
-				}
-				r.replace(key, reconcile.Resolution{To: idem.Released})
-				require.Equal(t, tc.left, r.Record(key).Ref)
-			})
+				}, errPlain),
+				lapse, resolves(reconcile.Resolution{To: idem.Completed, Ref: tc.wrong}), extend,
+				resolves(again(toReleased)), ref(tc.left),
+			}})
 		}
 	}
-}
-
-// replace replaces the resolution of the record.
-func (r *rig) replace(key idem.Key, res reconcile.Resolution) {
-	r.t.Helper()
-	require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), again(res), r.seen(key)))
-}
-
-// A release without a reference takes away that of the release that it replaces.
-func TestAWrongReferenceOfAReleaseCanBeTakenAway(t *testing.T) {
-	r, key := interrupted(t)
-	first := charged(reconcile.CompletedWith(7))
-	first.Ref = "pay_of_another_customer"
-	r.resolve(key, first)
-	require.Equal(t, first.Ref, r.Record(key).Ref)
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), again(charged(reconcile.CompletedWith(7))), r.seen(key)))
-	require.Empty(t, r.Record(key).Ref)
-}
-
-// What is said of its step says nothing of what a handler does outside of it.
-func TestAReleaseAfterAStepSaysThatTheHandlerRunsAgain(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		return idem.Step(ctx, "mail", func(context.Context) (int, error) { r.Crash(); return 7, nil },
-			&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-	})
-	r.lapse()
-	said := reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"mail": reconcile.CompletedWith(7)}}
-	d := r.Preview(r.Record(key), said)
-	require.Empty(t, d.Refused)
-	require.False(t, d.Repeats)
-	require.Contains(t, d.Caution, "outside of its steps may happen twice")
+	wrong := charged(tookEffect)
+	wrong.Ref = "pay_of_another_customer"
+	play(t, story{"a release without one takes away that of the release before", order, []move{
+		interrupted, resolves(wrong), ref(wrong.Ref), resolves(again(charged(tookEffect))), ref(""),
+	}})
 }

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,14 +18,17 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// A process has died in its at-most-once charge. What is found out about the charge is its
-// outcome, and the next call does what is previewed: no customer pays for what is never sent. The history
-// has a word for each step, and no result.
+// A process has died in its at-most-once charge. What is found out about the charge, or recorded again over
+// what was wrong, is its outcome, and the next call does what is previewed: no customer pays for what is never
+// sent. The history has a word for each step, and no result.
 func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
-	failure := idem.Failure{Message: "declined"}
 	type verdicts = map[string]protocol.StepVerdict
+	said := func(v protocol.StepVerdict) verdicts { return verdicts{"charge": v} }
+	shipped := orderEffects{shipped: 1}
+	large := reconcile.CompletedWith(make([]int, 20_000))
 	for name, tc := range map[string]struct {
+		first   *reconcile.Answer // about the charge, which res replaces
 		res     reconcile.Resolution
 		then    string
 		want    orderEffects
@@ -33,700 +37,545 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 		history verdicts
 		why     string // of a probe that answers so
 	}{
-		"it took effect": {charged(reconcile.CompletedWith(7)),
+		"it took effect": {nil, charged(tookEffect),
 			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve. The result of charge is " +
 				"recorded as given, and its form is not checked, since no record says which type a step returns: the handler " +
 				"ignores a member that its type does not have, and reads a missing one and null as empty.",
-			orderEffects{shipped: 1}, 7, "<nil>", verdicts{"charge": protocol.StepTookEffect}, "took effect"},
-		"it had no effect": {charged(reconcile.NotExecuted()), reserved + ". It runs charge again.",
-			orderEffects{charged: 1, shipped: 1}, 7, "<nil>", verdicts{"charge": protocol.StepNotExecuted}, "had no effect"},
-		"it was declined": {charged(reconcile.FailedWith(failure)), reserved + ", and gets the recorded failure of: charge.",
-			orderEffects{returned: 1}, 0, "declined", verdicts{"charge": protocol.StepFailed}, "failed"},
-		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()),
+			shipped, 7, "<nil>", said(protocol.StepTookEffect), "took effect"},
+		"it had no effect": {nil, charged(notExecuted), reserved + ". It runs charge again.",
+			orderEffects{charged: 1, shipped: 1}, 7, "<nil>", said(protocol.StepNotExecuted), "had no effect"},
+		"it was declined": {nil, charged(hasFailed), reserved + ", and gets the recorded failure of: charge.",
+			orderEffects{returned: 1}, 0, "declined", said(protocol.StepFailed), "failed"},
+		"it took effect, result unknown": {nil, charged(withoutResult),
 			reserved + ", and gets an error for the steps that took effect with a result that is not known: charge. " +
 				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, " +
 				"and what these did is not.",
-			orderEffects{returned: 1}, 0, "result", verdicts{"charge": protocol.StepWithoutResult},
+			orderEffects{returned: 1}, 0, "result", said(protocol.StepWithoutResult),
 			"took effect, with a result that is not known"},
-		"the whole took effect, result unknown": {reconcile.Resolution{To: idem.Completed},
+		"the whole took effect, result unknown": {nil, toCompleted,
 			"An error: it took effect, and its result is not recorded. A message is acknowledged. The handler does not " +
 				"run. Steps that are not recorded never run.", orderEffects{}, 0, "its result could not be kept", nil, ""},
-		"the whole failed, and was undone": {
-			reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true},
+		"the whole failed, and was undone": {nil, failedByHand,
 			"The recorded failure. A message is acknowledged. The handler does not run.",
 			orderEffects{}, 0, "declined", verdicts{"reserve": protocol.StepUndone}, ""},
+		"it had no effect after all": {&tookEffect, charged(notExecuted), "",
+			orderEffects{charged: 1, shipped: 1}, 7, "<nil>", said(protocol.StepNotExecuted), ""},
+		"it was declined after all": {&tookEffect, charged(hasFailed), "",
+			orderEffects{returned: 1}, 0, "declined", said(protocol.StepFailed), ""},
+		"its result is not known after all": {&tookEffect, charged(withoutResult), "",
+			orderEffects{returned: 1}, 0, "result", said(protocol.StepWithoutResult), ""},
+		"it was not declined": {&hasFailed, charged(tookEffect), "",
+			shipped, 7, "<nil>", said(protocol.StepTookEffect), ""},
+		"its result is known by now": {&withoutResult, charged(tookEffect), "",
+			shipped, 7, "<nil>", said(protocol.StepTookEffect), ""},
+		"its large result is another one": {&large, charged(tookEffect), "",
+			shipped, 7, "<nil>", said(protocol.StepTookEffect), ""},
 	} {
-		goesOn := func(t *testing.T, r *rig, key idem.Key) {
-			t.Helper()
-			require.Equal(t, tc.res.To, r.Record(key).State)
-			require.Equal(t, tc.history, r.last(key).Steps)
-			s := new(orderEffects)
-			out, err := r.call(key, shopping(s, func() {}))
-			require.Equal(t, tc.out, out)
-			require.Equal(t, tc.want, *s)
-			require.Contains(t, fmt.Sprint(err), tc.err)
+		goesOn := func(r *rig) {
+			r.play(is(tc.res.To), last(tc.history))
+			out, err := r.call(r.key, shop(r))
+			require.Equal(r.t, tc.out, out)
+			require.Contains(r.t, fmt.Sprint(err), tc.err)
+			r.play(did(tc.want))
 		}
-		t.Run(name+", a person says", func(t *testing.T) {
-			r, key := interrupted(t)
-			d := r.Preview(r.Record(key), tc.res)
-			require.Empty(t, d.Refused)
-			require.Equal(t, tc.then, d.Then)
-			by := r.seen(key)
-			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.res, by))
-			goesOn(t, r, key)
-		})
-		if tc.why == "" {
-			continue
+		said := func(r *rig) {
+			res := tc.res
+			if tc.first != nil {
+				r.play(resolves(charged(*tc.first)))
+				res.Replace = true
+			}
+			d := r.Preview(r.record(), res)
+			require.Empty(r.t, d.Refused)
+			require.Contains(r.t, d.Then, tc.then)
+			require.Equal(r.t, res.To == idem.Released, len(d.Steps) == 1, "%q", d.Steps)
+			r.play(look, next(idemtest.Settle, idemtest.LoseReply), resolves(res))
 		}
-		t.Run(name+", a probe says", func(t *testing.T) {
-			r, key := interrupted(t)
-			s := r.probing(order, says(reconcile.ContinueWith(tc.res.Steps)))
-			require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
-			require.Equal(t, "the provider says that step charge "+tc.why, r.last(key).Why)
-			goesOn(t, r, key)
-		})
+		play(t, story{name + ", a person says", order, []move{interrupted, said, goesOn}})
+		if tc.why != "" {
+			play(t, story{name + ", a probe says", order, []move{
+				interrupted, asks(reconcile.ContinueWith(tc.res.Steps)), sweeps(notice.Resolved),
+				func(r *rig) { require.Equal(r.t, "the provider says that step charge "+tc.why, r.last().Why) },
+				goesOn,
+			}})
+		}
 	}
 }
 
-// What is said of steps is refused if a later attempt could not read it, or if it does not say
-// all: nothing changes then.
-func TestAResolutionNamesEveryInterruptedStep(t *testing.T) {
-	seven := reconcile.CompletedWith(7)
-	for name, res := range map[string]reconcile.Resolution{
-		"the step is done": {To: idem.Released,
-			Steps: map[string]reconcile.Answer{"charge": seven, "reserve": seven}},
-		"there is no such step": {To: idem.Released,
-			Steps: map[string]reconcile.Answer{"charge": seven, "sip": seven}},
-		"it names another one": {To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": seven}},
-		"no JSON": {To: idem.Released, Steps: map[string]reconcile.Answer{
-			"charge": reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("seven")})}},
-		"encoded for requests": {To: idem.Released, Steps: map[string]reconcile.Answer{
-			"charge": reconcile.CompletedWithEncoded(protocol.Encoded{Codec: "http", Body: []byte("7")})}},
-		"it cannot be encoded": {To: idem.Released,
-			Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWith(func() {})}},
-		"no outcome": {To: idem.Released,
-			Steps: map[string]reconcile.Answer{"charge": reconcile.StillUnknown(0)}},
-		"steps of a step": {To: idem.Released,
-			Steps: map[string]reconcile.Answer{"charge": reconcile.ContinueWith(map[string]reconcile.Answer{"x": seven})}},
-		"a reference": {To: idem.Released,
-			Steps: map[string]reconcile.Answer{"charge": seven.WithRef("ch_1")}},
-		"what took effect has nothing undone": {To: idem.Completed, CompensatedManually: true},
-		"the operation does not go on":        {To: idem.Completed, Steps: map[string]reconcile.Answer{"charge": seven}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := interrupted(t)
-			before := r.Record(key)
-			require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), new(*idem.ConfigError))
-			require.Equal(t, before, r.Record(key))
-		})
+// What is said of a step's outcome counts until an attempt has used it, and what no attempt can use is
+// recorded again before the step could run a second time.
+func TestWhatIsSaidOfAStep(t *testing.T) {
+	undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce,
+		Compensate: func(context.Context, int) error { return nil }}
+	unreadable := reconcile.CompletedWith("ch_1") // the step returns a number
+	long := reconcile.CompletedWith(strings.Repeat("ch_1", 500))
+	shipped := orderEffects{shipped: 1}
+	nothingDone := did(orderEffects{})
+	// parked is a call by a stricter deployment that parks the claim.
+	parked := func(r *rig) {
+		park := protocol.Lapse(r.record(), protocol.Event{Kind: protocol.EventClaim}, "park", "a call")
+		require.NoError(r.t, r.Store.Settle(r.t.Context(), r.Clock.Now(), park))
 	}
-}
+	// delivered is a call in a process of its own.
+	delivered := func(w work) move { return func(r *rig) { _ = r.deliver(r.key, w(r)) } }
 
-// The provider was asked with the operation's token, and does not know it: the charge has sent
-// one of its own. That is no word about the charge, from a probe, a webhook or a person.
-func TestAStepThatMayHaveTakenEffectKeepsAnOperationFromBeingReleased(t *testing.T) {
-	r, key := newRig(t), order.Key("acme", "o-1")
-	charges := map[string]int{} // what the provider knows, by token
-	pay := func(ctx context.Context, _ int) (int, error) {
-		return idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
-			charges[idem.Token(ctx)]++
-			r.Crash()
-			return 7, nil
-		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-	}
-	r.crash(key, pay)
-	r.lapse()
-
-	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
-		Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
-			if charges[q.Token] > 0 {
-				return reconcile.CompletedWith(7), nil
-			}
-			return reconcile.NotExecuted(), nil
-		}}}})
-	report := r.report(s)
-	require.Equal(t, 1, report.Escalated)
-	require.Contains(t, report.Actions[len(report.Actions)-1].Why, "a probe answers with ContinueWith")
-	rec, rc := r.Record(key), r.Reconciler
-	for name, res := range map[string]reconcile.Resolution{"of a record": {To: idem.Released},
-		"of a resolution": {To: idem.Released, Replace: true}} {
-		by := alice
-		by.IfWrite = rec.Write
-		err := rc.Resolve(t.Context(), key.ID(), res, by)
-		require.ErrorIs(t, err, reconcile.ErrStepsUnnamed, name)
-		require.ErrorContains(t, err, protocol.Token(key.ID(), "charge"), "it says what to ask with")
-		require.NotEmpty(t, rc.Preview(rec, res).Refused)
-	}
-	require.Equal(t, rec, r.Record(key))
-
-	// Operators are told what to ask with.
-	require.Len(t, r.escalations, 1)
-	require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: protocol.Token(key.ID(), "charge"),
-		BegunAt: rec.Steps["charge"].BegunAt}}, r.escalations[0].Steps)
-	require.Equal(t, 1, charges[r.escalations[0].Steps[0].Token])
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
-	r.gets(key, pay, 7)
-	require.Equal(t, map[string]int{r.escalations[0].Steps[0].Token: 1}, charges)
-}
-
-// What an interrupted step did, as somebody has found out, is undone like all other steps: an
-// attempt that fails before it reaches the step has not undone it.
-func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
-	r, key := newRig(t), webhook.Key("acme", "w-1")
-	undone := 0
-	steps := &idem.StepConfig[int]{
-		Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { undone++; return nil },
-	}
-	r.killedInStep(key, "charge", steps)
-
-	failed := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
-	r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), unpaid("charge"))
-
-	tookEffect := map[string]reconcile.Answer{"charge": reconcile.CompletedWith(7)}
-	r.resolve(key, reconcile.Resolution{To: idem.Released, Steps: tookEffect})
-	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
-	require.ErrorContains(t, err, `step "charge" cannot be undone: this attempt did not reach it`)
-	require.Equal(t, idem.Unknown, r.Record(key).State)
-	require.Zero(t, undone)
-
-	r.lapse()
-	r.resolve(key, reconcile.Resolution{To: idem.Released})
-	r.fails(key, func(ctx context.Context, _ int) (int, error) {
-		out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 0, errPlain }, steps)
-		require.NoError(t, err)
-		require.Equal(t, 7, out)
-		return 0, idem.Permanent(errPlain)
-	}, errPlain)
-	require.Equal(t, 1, undone)
-	require.Equal(t, idem.Failed, r.Record(key).State)
-}
-
-// That no step was named is not that nothing was executed. An answer that the record does not take is
-// escalated.
-func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
-	for name, steps := range map[string]map[string]reconcile.Answer{
-		"none": nil, "empty": {}, "another": {"reserve": reconcile.CompletedWith(1)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := interrupted(t)
-			s := r.probing(order, says(reconcile.ContinueWith(steps)))
-			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
-			require.Equal(t, idem.InProgress, r.Record(key).State)
-
-			killed := refund.Key("acme", "r-1") // outside a step
-			r.killed(killed)
-			r.lapse()
-			s = r.probing(refund, says(reconcile.ContinueWith(steps)))
-			require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
-			require.Equal(t, idem.Unknown, r.Record(killed).State)
-		})
-	}
-}
-
-// last is the latest entry of the record's history.
-func (r *rig) last(key idem.Key) protocol.Audit {
-	r.t.Helper()
-	entries, err := r.History(r.t.Context(), key.ID())
-	require.NoError(r.t, err)
-	require.NotEmpty(r.t, entries)
-	return entries[len(entries)-1]
-}
-
-// A charge with a compensation was interrupted, and the provider has declined it. That the
-// operation has failed is for operators, since nobody has said that there is nothing to undo; that the
-// step has failed says it, and the next call fails and undoes the rest.
-func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
-	declined := reconcile.FailedWith(idem.Failure{Message: "declined"})
-	for name, tc := range map[string]struct {
-		answer reconcile.Answer
-		want   notice.Kind
-		state  idem.State
-	}{
-		"the operation has failed": {declined, notice.Escalated, idem.Unknown},
-		"the step has failed": {reconcile.ContinueWith(map[string]reconcile.Answer{"charge": declined}),
-			notice.Resolved, idem.Failed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t), order.Key("acme", "o-1")
-			var undone []string
-			work := func(ctx context.Context, _ int) (int, error) {
-				r.done(ctx, "reserve", func() error { undone = append(undone, "reserve"); return nil })
-				out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },
-					&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error {
-						undone = append(undone, "charge")
-						return nil
-					}})
-				return out, idem.PermanentStep(err)
-			}
-			r.crash(key, work)
-			r.lapse()
-			s := r.probing(order, says(tc.answer))
-			require.Equal(t, []notice.Kind{tc.want}, r.sweep(s))
-			_, err := r.call(key, work)
-			require.Error(t, err)
-			require.Equal(t, tc.state, r.Record(key).State)
-			if tc.state == idem.Failed {
-				require.ErrorContains(t, err, "declined")
-				require.Equal(t, []string{"reserve"}, undone)
-			}
-		})
-	}
-}
-
-// The third step has failed for good and what the others did is being undone when the
-// process dies. The provider still has the charge: that is no success.
-func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		r.done(ctx, "charge", func() error { r.Crash(); return nil })
-		return 0, idem.Permanent(errors.New("sold out"))
-	})
-	r.lapse()
-	s := r.asking(says(reconcile.CompletedWith(1)))
-	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
-	require.Equal(t, idem.Unknown, r.Record(key).State)
-	r.owes(reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice),
-		reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}})
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice),
-		"the next attempt goes on")
-}
-
-// All of it has been undone when the process dies, before the failure is recorded. The
-// provider remembers the charge, and not that it was returned.
-func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		r.done(ctx, "charge", nothing)
-		require.NoError(t, idem.Abort(ctx, errors.New("sold out")))
-		r.Crash()
-		return 0, nil
-	})
-	r.lapse()
-	s := r.asking(says(reconcile.CompletedWith(1)))
-	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
-	require.Equal(t, idem.Unknown, r.Record(key).State)
-	require.Contains(t, r.escalations[0].Reason, `what the steps ["charge"] did has been undone`)
-
-	// Nor by a person or a webhook that brings the provider's word.
-	before := r.Record(key)
-	refused := reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice)
-	r.owes(refused, reconcile.NotUndoneError{To: idem.Completed, Undone: []string{"charge"}})
-	require.ErrorContains(t, refused, "set Resolution.CompensatedManually")
-	require.Equal(t, before, r.Record(key))
-
-	// Who means the response of the refusal says so.
-	refusal, err := reconcile.Encode(402)
-	require.NoError(t, err)
-	res := reconcile.Resolution{To: idem.Completed, Result: &refusal, CompensatedManually: true}
-	require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
-	r.resolve(key, res)
-	require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
-	r.gets(key, mustNotRun, 402)
-}
-
-// A handler that answers with a refusal has its steps undone. One that is recorded as the result
-// would leave the charge, and tell the client that it was declined.
-func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
-	key := refund.Key("acme", "r-1")
-	died := func(t *testing.T) *rig {
-		r := newRig(t)
-		r.fails(key, func(ctx context.Context, _ int) (int, error) {
-			r.done(ctx, "charge", nothing)
-			return 0, errPlain
-		}, errPlain)
-		r.lapse()
-		return r
-	}
-	refusal, err := reconcile.Encode(402)
-	require.NoError(t, err)
-	refusal.Failed = true
-	t.Run("by a person", func(t *testing.T) {
-		r := died(t)
-		before := r.Record(key)
-		res := reconcile.Resolution{To: idem.Completed, Result: &refusal}
-		r.owes(r.Resolve(t.Context(), key.ID(), res, alice), unpaid("charge"))
-		require.Equal(t, before, r.Record(key))
-		require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
-		res.CompensatedManually = true
-		r.resolve(key, res)
-		require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
-		r.gets(key, mustNotRun, 402)
-	})
-	t.Run("by a probe", func(t *testing.T) {
-		r := died(t)
-		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(r.asking(says(reconcile.CompletedWithEncoded(refusal)))))
-		require.Equal(t, idem.Unknown, r.Record(key).State)
-		require.Contains(t, r.escalations[0].Reason, `["charge"]: undo them by hand`)
-	})
-	t.Run("nothing to undo", func(t *testing.T) {
-		r, key := lapsed(t, refund)
-		r.resolve(key, reconcile.Resolution{To: idem.Completed, Result: &refusal})
-	})
-}
-
-// An operator has typed the charge's result in another shape than its function's, which no attempt
-// can read. The attempt has done nothing with it, and it is recorded again.
-func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
-	seven, absent := charged(reconcile.CompletedWith(7)), charged(reconcile.NotExecuted())
-	eight, err := reconcile.Encode(8)
-	require.NoError(t, err)
-	died := func(r *rig, key idem.Key) {
-		r.killed(key)
-		r.lapse()
-	}
+	// An operator has typed the charge's result in another shape than its function's, which no attempt
+	// can read. The attempt has done nothing with it, and it is recorded again.
 	for name, tc := range map[string]struct {
 		op      idem.Operation
-		between func(r *rig, key idem.Key)
+		between []move
 		again   reconcile.Resolution
 		want    orderEffects
 		out     int
 	}{
-		"its result":                        {order, nil, seven, orderEffects{shipped: 1}, 7},
-		"its result, to replace a word":     {order, nil, again(seven), orderEffects{shipped: 1}, 7},
-		"its result, after a crash between": {order, died, seven, orderEffects{shipped: 1}, 7},
-		"it had no effect":                  {order, nil, absent, orderEffects{charged: 1, shipped: 1}, 7},
-		"what the whole order did": {order, nil,
-			reconcile.Resolution{To: idem.Completed, Result: &eight}, orderEffects{}, 8},
-		"its result, of an operation that is not repeatable": {refund, nil, seven, orderEffects{shipped: 1}, 7},
+		"its result":                        {order, nil, charged(tookEffect), shipped, 7},
+		"its result, to replace a word":     {order, nil, again(charged(tookEffect)), shipped, 7},
+		"its result, after a crash between": {order, []move{lapsed}, charged(tookEffect), shipped, 7},
+		"it had no effect":                  {order, nil, charged(notExecuted), orderEffects{charged: 1, shipped: 1}, 7},
+		"what the whole order did":          {order, nil, to(8), orderEffects{}, 8},
+		"its result, not repeatable":        {refund, nil, charged(tookEffect), shipped, 7},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), tc.op.Key("acme", "o-1")
-			pay := func(ctx context.Context, _ int) (int, error) {
-				conf := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
-				out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; return 7, nil }, conf)
-				if err != nil {
-					return 0, idem.PermanentStep(err)
-				}
-				return out, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
-			}
-			r.killedIn(key, "charge")
-			began := r.Record(key).Steps["charge"].BegunAt
-			require.False(t, began.IsZero())
-			r.resolve(key, charged(reconcile.CompletedWith(strings.Repeat("ch_1", 500))))
-			if tc.between != nil {
-				tc.between(r, key)
-			}
-			r.fails(key, pay, idem.ErrRecordUnreadable)
-			r.fails(key, pay, idem.ErrOutcomeUnknown)
-			require.Equal(t, orderEffects{}, *s)
-			r.lapse()
-
+		var began time.Time
+		play(t, story{"no attempt can read it: " + name, tc.op, []move{
+			killedIn("charge"),
+			func(r *rig) { began = r.record().Steps["charge"].BegunAt; require.False(r.t, began.IsZero()) },
+			resolves(charged(long)), times(1, tc.between...),
+			fails(pay, idem.ErrRecordUnreadable), fails(pay, idem.ErrOutcomeUnknown), nothingDone, lapse,
 			// Operators get the token to ask with, and that the outcome is to be recorded again.
-			sw := r.probing(tc.op, says(reconcile.CannotBeKnown("gone")))
-			r.sweep(sw)
-			require.Len(t, r.escalations, 1)
-			token := protocol.Token(key.ID(), "charge")
-			require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: token, BegunAt: began}}, r.escalations[0].Steps)
-			e := r.explain(key)
-			require.Contains(t, e.Summary, "cannot go on with what was recorded of step charge")
-			require.Equal(t, []string{"charge"}, e.Decisions[2].Steps)
-			err = r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice)
-			require.ErrorIs(t, err, reconcile.ErrStepsUnnamed)
-			require.ErrorContains(t, err, token)
-
-			require.Empty(t, r.Preview(r.Record(key), tc.again).Refused)
-			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.again, r.seen(key)))
-			r.gets(key, pay, tc.out)
-			require.Equal(t, tc.want, *s)
-		})
+			asks(cannotBeKnown), sweep, asked(0), escalated(1, "the handler cannot go on with what was said of charge"),
+			explains("cannot go on with what was recorded of step charge"),
+			func(r *rig) {
+				token := protocol.Token(r.key.ID(), "charge")
+				require.Equal(r.t, []reconcile.InterruptedStep{{Name: "charge", Token: token, BegunAt: began}},
+					r.escalations[0].Steps)
+				require.Equal(r.t, []string{"charge"}, r.explain(r.key).Decisions[2].Steps)
+				refuses(toReleased, token)(r)
+				require.Empty(r.t, r.Preview(r.record(), tc.again).Refused)
+			},
+			refuses(toReleased, reconcile.ErrStepsUnnamed),
+			next(idemtest.Settle, idemtest.LoseReply), look, resolves(tc.again), gets(pay, tc.out), did(tc.want),
+		}})
 	}
-}
 
-// resolvedCharge is a rig with an order whose process died in its at-most-once charge, and a resolution of
-// the charge. A compensation counts.
-func resolvedCharge(t *testing.T, compensates bool, charge reconcile.Answer) (*rig, *orderEffects, idem.Key) {
-	t.Helper()
-	r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-	conf := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
-	if compensates {
-		conf = undoing[int](s)
-	}
-	r.killedInStep(key, "charge", conf)
-	r.resolve(key, charged(charge))
-	return r, s, key
-}
-
-// Whatever becomes of the write that makes an interrupted step of it again, what no attempt can
-// use is recorded again, and the step does not run before that.
-func TestAnUnreadableResultIsReplacedWhateverBecomesOfTheWrite(t *testing.T) {
-	t.Run("it is of another type", func(t *testing.T) {
-		replacedWhateverBecomesOfTheWrite(t, reconcile.CompletedWith("ch_1"), charge[int])
-	})
-	t.Run("a compensation needs it", func(t *testing.T) {
-		replacedWhateverBecomesOfTheWrite(t, reconcile.CompletedWithoutResult(), refundable[int])
-	})
-}
-
-func replacedWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer,
-	pay func(*orderEffects, int) func(context.Context, int) (int, error),
-) {
-	for name, fault := range map[string]func(r *rig, key idem.Key) idemtest.Fault{
-		"its reply is lost":   func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseReply },
-		"its request is lost": func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseRequest },
-		"the process dies before it": func(r *rig, _ idem.Key) idemtest.Fault {
-			return func(_ context.Context, c *idemtest.Call) error { r.Crash(); return c.Lost() }
-		},
-		"the process dies after it": func(r *rig, _ idem.Key) idemtest.Fault {
-			return func(ctx context.Context, c *idemtest.Call) error { _ = c.Do(ctx); r.Crash(); return c.Lost() }
-		},
-		"a stricter call parks before it": func(r *rig, key idem.Key) idemtest.Fault {
-			return func(ctx context.Context, c *idemtest.Call) error {
-				park := protocol.Lapse(r.Record(key), protocol.Event{Kind: protocol.EventClaim}, "park", "a call")
-				require.NoError(r.t, r.Store.Settle(ctx, r.Clock.Now(), park))
-				return c.Do(ctx)
-			}
-		},
-		"another attempt has taken over": func(r *rig, key idem.Key) idemtest.Fault {
-			return func(ctx context.Context, c *idemtest.Call) error {
-				r.lapse()
-				_, err := idem.Do(ctx, r.Engine, key, 1, pay(new(orderEffects), 7))
-				require.Error(r.t, err)
-				return c.Do(ctx)
-			}
-		},
+	// Whatever becomes of the write that makes an interrupted step of it again.
+	for why, tc := range map[string]struct {
+		word reconcile.Answer
+		work
+	}{
+		"it is of another type": {unreadable, charge(7)}, "a compensation needs it": {withoutResult, refundable(7)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, s, key := resolvedCharge(t, true, word)
-			r.Faults.Next(idemtest.RecordStep, fault(r, key))
-			_ = r.deliver(key, pay(s, 7))
-			r.lapse()
-			if r.Record(key).State != idem.Unknown {
-				r.fails(key, pay(s, 7), nil)
-			}
-			r.lapse()
-			require.Equal(t, idem.Unknown, r.Record(key).State)
-			require.Equal(t, []string{"charge"}, r.explain(key).Decisions[2].Steps)
-			r.resolve(key, charged(reconcile.CompletedWith(7)))
-			r.ends(key, pay(s, 7))
-			require.Equal(t, orderEffects{shipped: 1}, *s)
-		})
+		for name, write := range map[string]move{
+			"its reply is lost":               next(idemtest.RecordStep, idemtest.LoseReply),
+			"its request is lost":             next(idemtest.RecordStep, idemtest.LoseRequest),
+			"the process dies before it":      diesBefore(idemtest.RecordStep),
+			"the process dies after it":       diesAfter(idemtest.RecordStep),
+			"a stricter call parks before it": before(idemtest.RecordStep, parked),
+			"another attempt has taken over":  before(idemtest.RecordStep, lapse, fails(tc.work, nil)),
+		} {
+			play(t, story{why + ", " + name, order, []move{
+				killedInStep("charge", undo), resolves(charged(tc.word)), write, delivered(tc.work), lapse,
+				func(r *rig) {
+					if r.record().State != idem.Unknown {
+						r.play(fails(tc.work, nil), lapse)
+					}
+					require.Equal(r.t, []string{"charge"}, r.explain(r.key).Decisions[2].Steps)
+				},
+				is(idem.Unknown), resolves(charged(tookEffect)), gets(tc.work, 1), did(shipped),
+			}})
+		}
+		play(t, story{why + ", and the handler takes no notice of the error", order, []move{
+			killedInStep("charge", undo), resolves(charged(tc.word)),
+			fails(func(r *rig) handler {
+				return func(ctx context.Context, in int) (int, error) {
+					_, _ = refundable(7)(r)(ctx, in)
+					require.Error(r.t, ctx.Err(), "nothing may use what can be replaced")
+					return 0, r.did.ship(ctx)
+				}
+			}, nil),
+			is(idem.Unknown), nothingDone,
+		}})
 	}
-}
 
-// A handler that takes no notice of the step's error is stopped all the same: nothing may use
-// what can be replaced.
-func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
-	for name, word := range map[string]reconcile.Answer{
-		"it is of another type":   reconcile.CompletedWith("ch_1"),
-		"a compensation needs it": reconcile.CompletedWithoutResult(),
+	// Operators have said that the step took effect. The step's own question is not asked over that: its
+	// answer would make the charge a second time.
+	asksItself := paying(&idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10 * time.Minute,
+		Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }})
+	for name, write := range map[string]move{
+		"it is parked":              next(idemtest.RecordStep, idemtest.Pass),
+		"the reply is lost":         next(idemtest.RecordStep, idemtest.LoseReply),
+		"the request is lost":       next(idemtest.RecordStep, idemtest.LoseRequest),
+		"the process dies after it": diesBefore(idemtest.Finish),
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, s, key := resolvedCharge(t, true, word)
-			r.fails(key, func(ctx context.Context, in int) (int, error) {
-				_, _ = refundable(s, 7)(ctx, in)
-				require.Error(t, ctx.Err())
-				return 0, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
-			}, nil)
-			require.Equal(t, idem.Unknown, r.Record(key).State)
-			require.Equal(t, orderEffects{}, *s)
-		})
+		play(t, story{"the step does not ask by itself: " + name, order, []move{
+			killedIn("charge"), wait(time.Hour), resolves(charged(unreadable)), write, delivered(asksItself),
+			lapse, fails(asksItself, nil), lapse, is(idem.Unknown),
+			resolves(charged(tookEffect)), gets(asksItself, 7), did(shipped),
+		}})
 	}
-}
 
-// A resolution that somebody makes before that write counts.
-func TestAResolutionBeforeTheWriteOfAnUnreadableResultCounts(t *testing.T) {
-	r, s, key := resolvedCharge(t, false, reconcile.CompletedWith("ch_1"))
-	r.Faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
-		park := protocol.Lapse(r.Record(key), protocol.Event{Kind: protocol.EventClaim}, "park", "a call")
-		require.NoError(t, r.Store.Settle(ctx, r.Clock.Now(), park))
-		require.NoError(t, reconcile.Resolve(ctx, r.Reconciler, key, 8, alice))
-		return c.Do(ctx)
-	})
-	_, _ = r.call(key, charge(s, 7))
-	r.gets(key, charge(s, 7), 8)
-	require.Equal(t, orderEffects{}, *s)
-}
-
-// Operators have said that the step took effect. The step's own question is not asked over that,
-// whatever became of the write: its answer would make the charge a second time.
-func TestAResolvedStepIsNotAskedAbout(t *testing.T) {
-	for name, fault := range map[string]func(r *rig) (idemtest.Method, idemtest.Fault){
-		"it is parked": func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.Pass },
-		"the reply is lost": func(*rig) (idemtest.Method, idemtest.Fault) {
-			return idemtest.RecordStep, idemtest.LoseReply
-		},
-		"the request is lost": func(*rig) (idemtest.Method, idemtest.Fault) {
-			return idemtest.RecordStep, idemtest.LoseRequest
-		},
-		"the process dies after it": func(r *rig) (idemtest.Method, idemtest.Fault) {
-			return idemtest.Finish, func(_ context.Context, c *idemtest.Call) error { r.Crash(); return c.Lost() }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			pay := func(ctx context.Context, _ int) (int, error) {
-				return idem.Step(ctx, "charge",
-					func(context.Context) (int, error) { s.charged++; return 7, nil }, &idem.StepConfig[int]{
-						Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10 * time.Minute,
-						Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) },
-					})
-			}
-			r.killedIn(key, "charge")
-			r.Clock.Advance(time.Hour)
-			r.resolve(key, charged(reconcile.CompletedWith("ch_1")))
-			r.Faults.Next(fault(r))
-			_, _ = r.call(key, pay)
-			r.Restart()
-			r.lapse()
-			r.fails(key, pay, nil)
-			r.lapse()
-			require.Equal(t, idem.Unknown, r.Record(key).State)
-			r.resolve(key, charged(reconcile.CompletedWith(7)))
-			r.gets(key, pay, 7)
-			require.Zero(t, s.charged)
-		})
-	}
-}
-
-// An attempt has used what was recorded, and a later one cannot read it, since the step's type
-// has changed. It is not replaced: the charge is made no second time.
-func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
-	for name, first := range map[string]func(r *rig, key idem.Key, s *orderEffects){
-		"it has failed after that": func(r *rig, key idem.Key, s *orderEffects) {
-			r.fails(key, func(ctx context.Context, in int) (int, error) {
-				_, err := charge(s, 7)(ctx, in)
-				return 0, errors.Join(err, errPlain)
-			}, errPlain)
-		},
-		"its process has died after that": func(r *rig, key idem.Key, s *orderEffects) {
-			r.crash(key, func(ctx context.Context, in int) (int, error) {
-				_, err := charge(s, 7)(ctx, in)
+	// An attempt has used what was recorded, and a later one cannot read it, since the step's type
+	// has changed. It is not replaced: the charge is made no second time.
+	for name, first := range map[string]move{
+		"it has failed": fails(chargeWith(7, false, errPlain), errPlain),
+		"its process has died": func(r *rig) {
+			r.crash(r.key, func(ctx context.Context, in int) (int, error) {
+				_, err := charge(7)(r)(ctx, in)
 				require.NoError(r.t, err)
+				r.did.shipped--
 				r.Crash()
 				return 0, nil
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(7))
-			first(r, key, s)
-			r.lapse()
-			two := charge(s, receipt{"ch_2"})
-			for range 2 {
-				r.fails(key, two, idem.ErrRecordUnreadable)
-				r.lapse()
-				require.Error(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
-			}
-			r.ends(key, charge(s, 7)) // code that reads both
-			require.Equal(t, orderEffects{shipped: 2}, *s)
-		})
+		other := charge(receipt{"ch_2"})
+		play(t, story{"an attempt has read it: " + name, order, []move{
+			killedIn("charge"), resolves(charged(tookEffect)), first, lapse,
+			times(2, fails(other, idem.ErrRecordUnreadable), lapse, refuses(charged(notExecuted), nil)),
+			gets(charge(7), 1), did(shipped), // by code that reads both
+		}})
 	}
-}
 
-// An attempt has continued without a result, since its step returned nothing. A later one, whose step
-// returns something, cannot undo it: it is not replaced either.
-func TestAStepThatWasUsedWithoutAResultIsNotReplaced(t *testing.T) {
-	for name, reads := range map[string]bool{"it uses it": true, "its reply is lost": false} {
-		t.Run(name, func(t *testing.T) {
-			r, s, key := resolvedCharge(t, true, reconcile.CompletedWithoutResult())
-			if !reads {
-				r.Faults.Next(idemtest.RecordStep, idemtest.LoseReply)
-			}
-			r.fails(key, func(ctx context.Context, in int) (int, error) {
-				_, err := refundable(s, struct{}{})(ctx, in)
-				return 0, errors.Join(err, errPlain)
-			}, nil)
-			require.Equal(t, reads, s.shipped == 1)
-			r.lapse()
-			r.fails(key, refundable(s, receipt{"ch_2"}), new(*idem.StepUnavailableError))
-			r.lapse()
-			require.Error(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
-			require.Zero(t, s.charged+s.returned)
-		})
+	// An attempt has continued without a result, since its step returned nothing. A later one, whose step
+	// returns something, cannot undo it: it is not replaced either.
+	for name, reply := range map[string]idemtest.Fault{
+		"it uses it": idemtest.Pass, "its reply is lost": idemtest.LoseReply,
+	} {
+		play(t, story{"an attempt has gone on without it: " + name, order, []move{
+			killedInStep("charge", undo), resolves(charged(withoutResult)), next(idemtest.RecordStep, reply),
+			fails(chargeWith(struct{}{}, true, errPlain), nil), lapse,
+			fails(refundable(receipt{"ch_2"}), new(*idem.StepUnavailableError)), lapse,
+			refuses(charged(notExecuted), nil), nothingDone,
+		}})
 	}
-}
 
-// Nothing goes by what was said before it is known that it can no longer be unsaid.
-func TestNothingUsesAResolvedResultBeforeThatIsRecorded(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"its reply is lost": idemtest.LoseReply,
-		"its request is lost": idemtest.LoseRequest} {
-		t.Run(name, func(t *testing.T) {
-			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(7))
-			r.Faults.Next(idemtest.RecordStep, fault)
-			r.fails(key, charge(s, 7), idem.ErrStoreUnavailable)
-			require.Equal(t, orderEffects{}, *s)
-			r.ends(key, charge(s, 7))
-			require.Equal(t, orderEffects{shipped: 1}, *s)
-		})
+	// Nothing uses what was said before it is recorded that it can no longer be replaced.
+	for name, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
+		play(t, story{"it is not used before that is recorded: the " + name + " is lost", order, []move{
+			killedIn("charge"), resolves(charged(tookEffect)), next(idemtest.RecordStep, fault),
+			fails(charge(7), idem.ErrStoreUnavailable), nothingDone, gets(charge(7), 1),
+		}})
 	}
-}
 
-// A decoder that panics at what was said, and parts of it that are lost, are no other case than
-// what does not fit.
-func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsReplaced(t *testing.T) {
+	// A decoder that panics at what was said, and parts of it that are lost, are the same case as what does
+	// not fit.
 	for name, said := range map[string]struct {
 		out   any
 		fault idemtest.Fault
 	}{
-		"its decoder panics":  {"ch_1", idemtest.Pass},
-		"it is damaged there": {map[string]string{"id": strings.Repeat("ch_1", 1000)}, idemtest.Unreadable},
+		"its decoder panics": {"ch_1", idemtest.Pass},
+		"it is damaged":      {map[string]string{"id": strings.Repeat("ch_1", 1000)}, idemtest.Unreadable},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(said.out))
-			r.Faults.Next(idemtest.StepResult, said.fault)
-			r.fails(key, charge(s, picky{"ch_2"}), idem.ErrRecordUnreadable)
-			r.lapse()
-			r.resolve(key, charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"})))
-			r.ends(key, charge(s, picky{"ch_2"}))
-			require.Equal(t, orderEffects{shipped: 1}, *s)
-		})
+		play(t, story{name, order, []move{
+			killedIn("charge"), resolves(charged(reconcile.CompletedWith(said.out))),
+			next(idemtest.StepResult, said.fault), fails(charge(picky{"ch_2"}), idem.ErrRecordUnreadable), lapse,
+			resolves(charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"}))),
+			gets(charge(picky{"ch_2"}), 1), did(shipped),
+		}})
 	}
+
+	tooLarge := func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} }
+	anOrderOf := func(out int) move {
+		return func(r *rig) { require.NoError(r.t, reconcile.Resolve(r.t.Context(), r.Reconciler, r.key, out, alice)) }
+	}
+	play(t, []story{
+		{"a resolution before the write counts", order, []move{
+			killedIn("charge"), resolves(charged(unreadable)), before(idemtest.RecordStep, parked, anOrderOf(8)),
+			func(r *rig) { _, _ = r.call(r.key, charge(7)(r)) }, gets(charge(7), 8), nothingDone,
+		}},
+		// The state of a step is nothing that is cut with the error of a record that is nearly full, and nothing
+		// that a handler's error says.
+		{"whether it can be read is not in the error that is cut", order, []move{
+			killedIn("charge"), resolves(charged(unreadable)), next(idemtest.Finish, tooLarge),
+			fails(func(r *rig) handler {
+				return func(ctx context.Context, in int) (int, error) {
+					_, err := charge(7)(r)(ctx, in)
+					return 0, coded{err, "declined"}
+				}
+			}, idem.ErrRecordUnreadable),
+			func(r *rig) { require.Equal(r.t, "declined", r.record().Failure.Code, "the handler's own") },
+			lapse, resolves(charged(tookEffect)),
+		}},
+		{"whether it can be read is not in the error's code", refund, []move{
+			fails(chargeWith(7, false, coded{errPlain, "idem:unread:charge"}), errPlain), lapse,
+			func(r *rig) { require.NotContains(r.t, r.explain(r.key).Summary, "cannot read") },
+			refuses(charged(notExecuted), "whose outcome is recorded"),
+		}},
+		{"a probe whose answer no attempt can read is not asked again", refund, []move{
+			killedIn("charge"), asks(continues(unreadable)),
+			times(3, sweep, fails(charge(7), nil), wait(24*time.Hour)),
+			asked(1), escalated(1, "the handler cannot go on with what was said of charge"),
+		}},
+	}...)
 }
 
-// The state of a step is nothing that a handler's error says, and nothing that is cut with the
-// error of a record that is nearly full.
-func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
-	t.Run("its error is cut", func(t *testing.T) {
-		r, key := newRig(t), order.Key("acme", "o-1")
-		const name = "charge the customer's card"
-		r.killedIn(key, name)
-		said := func(a reconcile.Answer) reconcile.Resolution {
-			return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{name: a}}
+// A compensation needs the result of its step. Without it the next attempt is parked before it goes
+// on, and a person says the result then, undoes all by hand, or decides that it took effect.
+func TestAStepWithoutAResultThatHasACompensation(t *testing.T) {
+	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
+	for name, res := range map[string]reconcile.Resolution{
+		"it is undone by hand": failedByHand, "it took effect": toCompleted,
+		"its result is said": charged(tookEffect), "it is said once more": charged(withoutResult),
+	} {
+		died := func(r *rig) { r.Crash() }
+		booked := func(r *rig) handler {
+			undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce,
+				Compensate: func(context.Context, int) error { r.did.returned++; return nil }}
+			return func(ctx context.Context, _ int) (int, error) {
+				_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { r.did.reserved++; return 1, nil }, undo)
+				if err != nil {
+					return 0, err
+				}
+				out, err := idem.Step(ctx, "charge",
+					func(context.Context) (int, error) { r.did.charged++; died(r); return 7, nil }, undo)
+				return out, idem.PermanentStep(err)
+			}
 		}
-		r.resolve(key, said(reconcile.CompletedWith("ch_1")))
-		r.Faults.Next(idemtest.Finish,
-			func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} })
-		r.fails(key, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 7, nil },
-				&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-			return 0, coded{err, "declined"}
-		}, idem.ErrRecordUnreadable)
-		require.Equal(t, "declined", r.Record(key).Failure.Code, "the handler's own")
-		r.lapse()
-		r.resolve(key, said(reconcile.CompletedWith(7)))
-	})
-	t.Run("its error has a code", func(t *testing.T) {
-		r, s, key := newRig(t), new(orderEffects), refund.Key("acme", "r-1")
-		r.fails(key, func(ctx context.Context, in int) (int, error) {
-			_, err := charge(s, 7)(ctx, in)
-			require.NoError(t, err)
-			return 0, coded{errPlain, "idem:unread:charge"}
-		}, errPlain)
-		r.lapse()
-		require.NotContains(t, r.explain(key).Summary, "cannot read")
-		require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice),
-			"whose outcome is recorded")
-	})
+		after := did(orderEffects{reserved: 1, charged: 1})
+		play(t, story{name, order, []move{
+			func(r *rig) { r.crash(r.key, booked(r)) }, lapse,
+			func(r *rig) {
+				require.Equal(r.t, reserved+
+					". Unless these return nothing, the operation is parked again as soon as it comes to them, "+
+					"since compensations need their results, which are to be said then: charge.",
+					r.Preview(r.record(), charged(withoutResult)).Then)
+			},
+			resolves(charged(withoutResult)), fails(booked, new(*idem.StepUnavailableError)), is(idem.Unknown), after, lapse,
+			explains("cannot go on with what was recorded of step charge"),
+			refuses(toFailed, unpaid("charge", "reserve")), resolves(res),
+			func(r *rig) {
+				if res.To == idem.Released {
+					_, err := r.call(r.key, booked(r))
+					require.Equal(r.t, name == "its result is said", err == nil)
+				}
+			},
+			after,
+		}})
+	}
 }
 
-// A probe that answers what no attempt can read would answer the same for ever: operators get the
-// question instead.
-func TestAProbeWithAnUnreadableResultIsNotAskedAgain(t *testing.T) {
-	r, key, asked := newRig(t), refund.Key("acme", "r-1"), 0
-	r.killedIn(key, "charge")
-	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-		asked++
-		return reconcile.ContinueWith(map[string]reconcile.Answer{"charge": reconcile.CompletedWith("ch_1")}), nil
-	})
-	for range 3 {
-		r.sweep(s)
-		r.fails(key, charge(new(orderEffects), 7), nil)
-		r.Clock.Advance(24 * time.Hour)
+// Steps that took effect must be undone before the operation fails, and what is being undone is not completed.
+func TestWhatStepsDidIsUndone(t *testing.T) {
+	undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce,
+		Compensate: func(context.Context, int) error { return nil }}
+	// charges does this after its charge, whose process dies then.
+	charges := func(undo func(r *rig) error, then func(context.Context) error) move {
+		return func(r *rig) {
+			r.crash(r.key, func(ctx context.Context, _ int) (int, error) {
+				r.done(ctx, "charge", func() error { return undo(r) })
+				if err := then(ctx); err != nil {
+					return 0, err
+				}
+				r.Crash()
+				return 0, nil
+			})
+			r.lapse()
+		}
 	}
-	require.Equal(t, 1, asked)
-	require.Len(t, r.escalations, 1)
-	require.Equal(t, "the handler cannot go on with what was said of charge", r.escalations[0].Reason)
-	require.False(t, r.escalations[0].Steps[0].BegunAt.IsZero())
+	stays := func(*rig) error { return nil }
+	dies := func(r *rig) error { r.Crash(); return nil }
+	soldOut := errors.New("sold out")
+	charged := func(answer reconcile.Answer) reconcile.Resolution { return settled("charge", answer) }
+	byHand := func(res reconcile.Resolution) reconcile.Resolution { res.CompensatedManually = true; return res }
+	toUndo := func(res reconcile.Resolution, want ...string) move {
+		return func(r *rig) { require.Equal(r.t, want, r.Preview(r.record(), res).Undo) }
+	}
+	undone := func(step string) move { return last(map[string]protocol.StepVerdict{step: protocol.StepUndone}) }
+
+	play(t, []story{
+		// The third step has failed for good and what the others did is being undone when the process dies.
+		// The provider still has the charge: that is no success.
+		{"what is being undone is not completed", refund, []move{
+			charges(dies, func(context.Context) error { return idem.Permanent(soldOut) }),
+			asks(tookEffect), sweeps(notice.SweepParked, notice.Escalated), is(idem.Unknown),
+			refuses(to(1), reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}}),
+			resolves(toReleased), // the next attempt goes on
+		}},
+		// The provider remembers the charge, and not that it was returned.
+		{"what has been undone is completed with a refusal alone", refund, []move{
+			charges(stays, func(ctx context.Context) error { return idem.Abort(ctx, soldOut) }),
+			asks(tookEffect), sweeps(notice.SweepParked, notice.Escalated), is(idem.Unknown),
+			escalated(1, `what the steps ["charge"] did has been undone`),
+			refuses(to(1), reconcile.NotUndoneError{To: idem.Completed, Undone: []string{"charge"}}),
+			refuses(to(1), "set Resolution.CompensatedManually"),
+			toUndo(byHand(to(402)), "charge"), resolves(byHand(to(402))), undone("charge"), gets(mustNotRun, 402),
+		}},
+		// A handler that answers with a refusal has its steps undone. One that is recorded as the result
+		// would leave the booking, and tell the client that it was declined.
+		{"a refusal is not recorded by a person", refund, []move{
+			fails(stepThen(errPlain), errPlain), lapse,
+			refuses(refusal(), unpaid("book")), toUndo(refusal(), "book"),
+			resolves(byHand(refusal())), undone("book"), gets(mustNotRun, 402),
+		}},
+		{"a refusal is not recorded by a probe", refund, []move{
+			fails(stepThen(errPlain), errPlain), lapse,
+			asks(reconcile.CompletedWithEncoded(*refusal().Result)), sweeps(notice.Escalated), is(idem.Unknown),
+			escalated(1, `["book"]: undo them by hand`),
+		}},
+		{"a refusal with nothing to undo is recorded", refund, []move{lapsed, resolves(refusal())}},
+		{"a failure is not recorded by a probe", refund, []move{
+			charges(stays, func(context.Context) error { return nil }),
+			asks(hasFailed), sweeps(notice.SweepParked, notice.Escalated), escalated(1, `"charge"`),
+			func(r *rig) {
+				q := r.questions[0]
+				require.Equal(r.t, []reconcile.Step{{Name: "charge", Token: protocol.Token(q.ID, "charge")}}, q.Steps)
+				got, err := q.StepResult(r.t.Context(), "charge")
+				require.NoError(r.t, err)
+				require.Equal(r.t, `"charge 7"`, string(got))
+				got, err = r.StepResult(r.t.Context(), r.record(), "charge")
+				require.NoError(r.t, err)
+				require.Equal(r.t, `"charge 7"`, string(got), "people see what is to be undone")
+			},
+		}},
+		// What an interrupted step did, as somebody has found out, is undone like all other steps: an
+		// attempt that fails before it reaches the step has not undone it.
+		{"a step that a resolution has settled", webhook, []move{
+			killedInStep("charge", undo), refuses(toFailed, unpaid("charge")), resolves(charged(tookEffect)),
+			fails(returns(0, idem.Permanent(errPlain)), `step "charge" cannot be undone: this attempt did not reach it`),
+			is(idem.Unknown), lapse, resolves(toReleased),
+			fails(chargeWith(7, true, idem.Permanent(errPlain)), errPlain),
+			is(idem.Failed), did(orderEffects{returned: 1}),
+		}},
+		{"a step that took effect after all", webhook, []move{
+			killedInStep("charge", undo), resolves(charged(hasFailed)),
+			func(r *rig) {
+				require.Empty(r.t, r.Preview(r.record(), again(toFailed)).Refused, "a charge that failed owes nothing")
+			},
+			resolves(again(charged(tookEffect))), refuses(again(toFailed), unpaid("charge")),
+		}},
+	}...)
+
+	// A charge with a compensation was interrupted, and the provider has declined it. That the operation has
+	// failed is for operators, since that leaves open what there is to undo; that the step has failed says it,
+	// and the next call fails and undoes the rest.
+	reserveAndCharge := func(r *rig) handler {
+		return func(ctx context.Context, _ int) (int, error) {
+			r.done(ctx, "reserve", func() error { r.did.returned++; return nil })
+			out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },
+				&idem.StepConfig[int]{Semantics: idem.AtMostOnce,
+					Compensate: func(context.Context, int) error { return errors.New("there is no charge") }})
+			return out, idem.PermanentStep(err)
+		}
+	}
+	died := func(r *rig) { r.crash(r.key, reserveAndCharge(r)); r.lapse() }
+	play(t, story{"a declined step: the operation has failed", order, []move{
+		died, asks(hasFailed), sweeps(notice.Escalated), fails(reserveAndCharge, nil), is(idem.Unknown),
+	}}, story{"a declined step: the step has failed", order, []move{
+		died, asks(continues(hasFailed)), sweeps(notice.Resolved), fails(reserveAndCharge, "declined"), is(idem.Failed),
+		did(orderEffects{returned: 1}),
+	}})
+
+	// What a resolution to completed has removed is remembered where it must be undone.
+	decisions := func(want ...string) move {
+		return func(r *rig) { require.Equal(r.t, want, r.explain(r.key).Decisions[1].Undo) }
+	}
+	for name, between := range map[string]move{
+		"at once": times(0), "after another resolution": resolves(again(toCompleted)), "after an extension": extends,
+	} {
+		play(t, story{"a resolution that is replaced " + name, order, []move{
+			interrupted, resolves(to(7)), between, decisions("reserve"), refuses(again(toFailed), unpaid("reserve")),
+			resolves(again(failedByHand)), undone("reserve"), decisions(),
+			func(r *rig) { require.Empty(r.t, r.record().Steps) },
+		}}, story{"a resolution that is withdrawn " + name, order, []move{
+			interrupted, resolves(to(7)), between, resolves(again(settled("reserve", notExecuted))),
+			gets(shop, 7), did(orderEffects{reserved: 1, charged: 1, shipped: 1}),
+		}})
+	}
+
+	// A step that returns nothing has no result that could be unknown: it took effect, and the
+	// operation goes on, or it is undone like others.
+	for name, tc := range map[string]struct {
+		end  error
+		want orderEffects
+	}{
+		"goes on": {nil, orderEffects{shipped: 1}}, "fails": {idem.Permanent(errPlain), orderEffects{returned: 1}},
+	} {
+		play(t, story{"a step returns nothing, and the operation " + name, order, []move{
+			killedIn("charge"), resolves(charged(withoutResult)),
+			func(r *rig) {
+				require.Contains(r.t, r.explain(r.key).SameInput,
+					"Unless these return nothing, most handlers then fail the operation for good")
+				_, err := r.call(r.key, func(ctx context.Context, _ int) (int, error) {
+					err := idem.StepEffect(ctx, "charge", func(context.Context) error { r.did.charged++; return nil },
+						&idem.EffectConfig{Semantics: idem.AtMostOnce,
+							Compensate: func(context.Context) error { r.did.returned++; return nil }})
+					if err != nil || tc.end != nil {
+						return 0, errors.Join(err, tc.end)
+					}
+					return 7, r.did.ship(ctx)
+				})
+				require.ErrorIs(r.t, err, tc.end)
+			},
+			did(tc.want),
+		}})
+	}
 }
+
+// A word about the operation is none about a step, which has sent a token of its own: neither from a probe, nor
+// a webhook, nor a person.
+func TestAnInterruptedStepMustBeNamed(t *testing.T) {
+	charges := map[string]int{} // what the provider knows, by token
+	charge := func(r *rig) handler {
+		return func(ctx context.Context, _ int) (int, error) {
+			return idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
+				charges[idem.Token(ctx)]++
+				r.Crash()
+				return 7, nil
+			}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+		}
+	}
+	play(t, story{"it was charged with the step's token", order, []move{
+		func(r *rig) { r.crash(r.key, charge(r)); r.lapse() },
+		asking(func(r *rig, _ int) (reconcile.Answer, error) {
+			if charges[r.questions[0].Token] > 0 {
+				return tookEffect, nil
+			}
+			return notExecuted, nil
+		}),
+		sweeps(notice.Escalated), escalated(1, "a probe answers with ContinueWith"),
+		refuses(toReleased, reconcile.ErrStepsUnnamed), refuses(again(toReleased), reconcile.ErrStepsUnnamed),
+		func(r *rig) {
+			token := protocol.Token(r.key.ID(), "charge")
+			refuses(toReleased, token)(r) // it says what to ask with
+			require.NotEmpty(r.t, r.Preview(r.record(), toReleased).Refused)
+			require.Equal(r.t, []reconcile.InterruptedStep{{Name: "charge", Token: token,
+				BegunAt: r.record().Steps["charge"].BegunAt}}, r.escalations[0].Steps)
+			r.play(resolves(charged(tookEffect)), gets(charge, 7))
+			require.Equal(r.t, map[string]int{token: 1}, charges)
+		},
+	}})
+
+	// That no step was named is not that nothing was executed. An answer that the record does not take is
+	// escalated.
+	for name, steps := range map[string]map[string]reconcile.Answer{
+		"none": nil, "empty": {}, "another": {"reserve": reconcile.CompletedWith(1)},
+	} {
+		answer := reconcile.ContinueWith(steps)
+		play(t, story{name + ", in a step", order, []move{
+			interrupted, asks(answer), sweeps(notice.Escalated), is(idem.InProgress),
+		}}, story{name + ", outside of a step", refund, []move{
+			lapsed, asks(answer), sweeps(notice.SweepParked, notice.Escalated), is(idem.Unknown),
+		}})
+	}
+}
+
+type receipt struct{ ID string }
+
+// picky is a result whose own decoder panics at what it does not know.
+type picky struct{ ID string }
+
+func (p *picky) UnmarshalJSON(b []byte) error {
+	var m map[string]string
+	_ = json.Unmarshal(b, &m)
+	p.ID = m["id"][:3]
+	return nil
+}
+
+func (p picky) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]string{"id": p.ID}) }
+
+// coded is a handler's error with a code of its own.
+type coded struct {
+	error
+	code string
+}
+
+func (c coded) ErrorCode() string { return c.code }
+func (c coded) Unwrap() error     { return c.error }

@@ -2,9 +2,7 @@ package reconcile_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -24,6 +22,10 @@ import (
 var (
 	refund  = idem.Operation{Name: "refund"}
 	webhook = idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}
+	// order calls several services and is declared as the documentation advises.
+	order = idem.Operation{Name: "order", Repeat: idem.Repeatable}
+
+	alice = reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 
 	errPlain = errors.New("the connection was cut")
 )
@@ -44,18 +46,29 @@ func inBubble(t *testing.T, name string, test func(*testing.T)) {
 type rig struct {
 	*idemtest.Harness
 	*reconcile.Reconciler
-	t     *testing.T
-	owner string // of the claim of a killed process, where a test needs it
+	t   *testing.T
+	key idem.Key // of the record that a story is about
+
+	owner     string       // of a killed claim, where a test needs it
+	did       orderEffects // by the handlers of a story
+	looked    string       // the write that alice has seen
+	operation reconcile.Operation
+	options   reconcile.SweepOptions
+	sweeping  *reconcile.Sweeper // with the options; nil before the first sweep
+	swept     reconcile.Report   // the latest one
+	told      func()             // what happens while operators are sent a question
 
 	mu          sync.Mutex
 	notices     []notice.Notice
 	escalations []reconcile.Escalation
-	refuse      error // of Operators
+	questions   []reconcile.Question // that the provider was asked
+	refuse      error                // of operators
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, op idem.Operation) *rig {
 	t.Helper()
-	r := &rig{Harness: idemtest.New(t, nil), t: t}
+	r := &rig{Harness: idemtest.New(t, nil), t: t, key: op.Key("acme", "r-1"), told: func() {}}
+	r.operation.Operation = op
 	r.Reconciler = r.over(r.Faults)
 	return r
 }
@@ -68,51 +81,21 @@ func (r *rig) over(store reconcile.Store) *reconcile.Reconciler {
 	return rc
 }
 
+func (r *rig) record() *idem.Record { return r.Record(r.key) }
+
 // crash leaves the claim of a process that died in the handler, which calls r.Crash.
-func (r *rig) crash(key idem.Key, handler func(context.Context, int) (int, error)) {
+func (r *rig) crash(key idem.Key, h handler) {
 	r.t.Helper()
-	require.ErrorIs(r.t, r.deliver(key, handler), idemtest.ErrCrashed)
+	require.ErrorIs(r.t, r.deliver(key, h), idemtest.ErrCrashed)
 }
 
 // deliver runs the handler in a process of its own, which it may crash.
-func (r *rig) deliver(key idem.Key, handler func(context.Context, int) (int, error)) error {
+func (r *rig) deliver(key idem.Key, h handler) error {
 	defer r.Restart()
 	return idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, handler)
+		return idem.Do(ctx, e, key, 1, h)
 	})[0].Err
 }
-
-// ended is a rig with a refund whose attempt ended with the error.
-func ended(t *testing.T, err error) (*rig, idem.Key) {
-	t.Helper()
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	r.end(key, err)
-	return r, key
-}
-
-// resolve is a resolution by alice that is taken.
-func (r *rig) resolve(key idem.Key, res reconcile.Resolution) {
-	r.t.Helper()
-	require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), res, alice))
-}
-
-// renew is what the attempt does that has the claim.
-func (r *rig) renew(rec *idem.Record, lease time.Duration) error {
-	now := r.Clock.Now()
-	return r.Store.Extend(r.t.Context(), now, protocol.Extension{
-		ID: rec.ID, Owner: rec.Owner, Write: fmt.Sprint("beat ", now), LeaseUntil: now.Add(lease),
-	})
-}
-
-// done is a step that is done, and how it is undone.
-func (r *rig) done(ctx context.Context, name string, undo func() error) {
-	r.t.Helper()
-	_, err := idem.Step(ctx, name, func(context.Context) (string, error) { return name + " 7", nil },
-		&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return undo() }})
-	require.NoError(r.t, err)
-}
-
-func nothing() error { return nil }
 
 // killed leaves a claim whose process died outside its steps.
 func (r *rig) killed(key idem.Key) {
@@ -121,83 +104,40 @@ func (r *rig) killed(key idem.Key) {
 	require.Equal(r.t, idem.InProgress, r.Record(key).State)
 }
 
-// lapsed is a rig with a killed claim whose lease is over.
-func lapsed(t *testing.T, op idem.Operation) (*rig, idem.Key) {
-	t.Helper()
-	r, key := newRig(t), op.Key("acme", "r-1")
-	r.killed(key)
-	r.lapse()
-	return r, key
-}
+// lapse lets leases end.
+func (r *rig) lapse() { r.Clock.Advance(idem.DefaultLease + idem.DefaultMargin + time.Second) }
 
-// crashCharging leaves an order whose process died in its at-most-once charge, after a step
-// that has a compensation. Its lease is over.
-func (r *rig) crashCharging(key idem.Key) {
-	r.t.Helper()
-	r.crash(key, shopping(new(orderEffects), r.Crash))
-	r.lapse()
-}
-
-// interrupted is a rig with such an order.
-func interrupted(t *testing.T) (*rig, idem.Key) {
-	t.Helper()
-	r, key := newRig(t), order.Key("acme", "o-1")
-	r.crashCharging(key)
-	return r, key
-}
+// until lets the time come.
+func (r *rig) until(at time.Time) { r.Clock.Advance(at.Sub(r.Clock.Now())) }
 
 // call is a call by a client with the key.
-func (r *rig) call(key idem.Key, fn func(context.Context, int) (int, error)) (int, error) {
-	return idem.Do(r.t.Context(), r.Engine, key, 1, fn)
+func (r *rig) call(key idem.Key, h handler) (int, error) {
+	return idem.Do(r.t.Context(), r.Engine, key, 1, h)
 }
 
-// gets checks that the call returns this.
-func (r *rig) gets(key idem.Key, handler func(context.Context, int) (int, error), want int) {
+// end is a call whose attempt ends with the error.
+func (r *rig) end(key idem.Key, err error) {
 	r.t.Helper()
-	out, err := r.call(key, handler)
-	require.NoError(r.t, err)
-	require.Equal(r.t, want, out)
-}
-
-// ends checks that the call returns no error.
-func (r *rig) ends(key idem.Key, handler func(context.Context, int) (int, error)) {
-	r.t.Helper()
-	_, err := r.call(key, handler)
-	require.NoError(r.t, err)
-}
-
-// fails checks that the call returns the error, or one of the type that want points to; nil stands
-// for any.
-func (r *rig) fails(key idem.Key, handler func(context.Context, int) (int, error), want any) {
-	r.t.Helper()
-	_, err := r.call(key, handler)
-	require.Error(r.t, err)
-	switch want := want.(type) {
-	case nil:
-	case error:
-		require.ErrorIs(r.t, err, want)
-	default: // a pointer to an error's type
-		require.ErrorAs(r.t, err, want)
-	}
-}
-
-// owes checks that the resolution is refused because of what has been undone, or has not.
-func (r *rig) owes(err error, want reconcile.NotUndoneError) {
-	r.t.Helper()
-	var refused *reconcile.NotUndoneError
-	require.ErrorAs(r.t, err, &refused)
-	require.Equal(r.t, want, *refused)
-}
-
-// unpaid is that of a failure over steps that have not been undone.
-func unpaid(steps ...string) reconcile.NotUndoneError {
-	return reconcile.NotUndoneError{To: idem.Failed, Steps: steps}
+	_, got := r.call(key, func(context.Context, int) (int, error) { return 7, err })
+	require.Equal(r.t, err == nil, got == nil)
 }
 
 // put puts a record into the store as it is.
 func (r *rig) put(now time.Time, rec idem.Record) {
 	r.t.Helper()
 	require.NoError(r.t, r.Store.Acquire(r.t.Context(), now, protocol.Claim{Record: rec}))
+}
+
+// due leaves the claim of a process that has died, without playing it.
+func (r *rig) due(key idem.Key, change ...func(*idem.Record)) {
+	r.t.Helper()
+	now := r.Clock.Now()
+	rec := idem.Record{ID: key.ID(), State: protocol.InProgress, Owner: "o", Attempt: 1, Write: "w",
+		LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now}
+	for _, c := range change {
+		c(&rec)
+	}
+	r.put(now, rec)
 }
 
 // called counts the calls of the store's method.
@@ -210,19 +150,15 @@ func (r *rig) called(method idemtest.Method) (n int) {
 	return n
 }
 
-// lapse lets leases end.
-func (r *rig) lapse() { r.Clock.Advance(idem.DefaultLease + idem.DefaultMargin + time.Second) }
-
 // sweeper has the options, and operators that take what they are sent.
 func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 	r.t.Helper()
-	if o.Escalate == nil {
-		o.Escalate = func(_ context.Context, g reconcile.Escalation) error {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.escalations = append(r.escalations, g)
-			return r.refuse
-		}
+	o.Escalate = func(_ context.Context, g reconcile.Escalation) error {
+		r.mu.Lock()
+		r.escalations = append(r.escalations, g)
+		r.mu.Unlock()
+		r.told()
+		return r.refuse
 	}
 	o.Observer = func(_ context.Context, n notice.Notice) {
 		r.mu.Lock()
@@ -235,19 +171,9 @@ func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 	return s
 }
 
-// sweep makes one sweep, and returns what it did.
-func (r *rig) sweep(s *reconcile.Sweeper) []notice.Kind {
-	r.t.Helper()
-	return kinds(r.report(s))
-}
-
-// sweeps makes so many sweeps, each after a pause.
-func (r *rig) sweeps(s *reconcile.Sweeper, times int, pause time.Duration) {
-	r.t.Helper()
-	for range times {
-		r.Clock.Advance(pause)
-		r.sweep(s)
-	}
+// probing is a sweeper that asks about refunds.
+func (r *rig) probing(ask probe) *reconcile.Sweeper {
+	return r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: ask}}})
 }
 
 // report makes one sweep.
@@ -276,101 +202,55 @@ func kinds(report reconcile.Report) (all []notice.Kind) {
 	return all
 }
 
-// changes are those of the record from outside.
-func (r *rig) changes(key idem.Key) (all []protocol.Change) {
+// history has the changes of the record from outside.
+func (r *rig) history(key idem.Key) []protocol.Audit {
 	r.t.Helper()
 	entries, err := r.History(r.t.Context(), key.ID())
 	require.NoError(r.t, err)
-	for _, a := range entries {
+	return entries
+}
+
+// changes are the kinds of these.
+func (r *rig) changes(key idem.Key) (all []protocol.Change) {
+	r.t.Helper()
+	for _, a := range r.history(key) {
 		require.NotEmpty(r.t, a.Why)
 		all = append(all, a.Change)
 	}
 	return all
 }
 
-// probe asks a provider.
-type probe = func(context.Context, reconcile.Question) (reconcile.Answer, error)
-
-// probing is a sweeper whose probe of the operation is this one.
-func (r *rig) probing(op idem.Operation, ask probe) *reconcile.Sweeper {
-	return r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: op, Probe: ask}}})
+func (r *rig) explain(key idem.Key) reconcile.Explanation {
+	r.t.Helper()
+	rec, err := r.Lookup(r.t.Context(), key.ID())
+	require.NoError(r.t, err)
+	return r.Explain(rec)
 }
 
-// asking is one of refunds.
-func (r *rig) asking(ask probe) *reconcile.Sweeper { return r.probing(refund, ask) }
+// probe asks a provider.
+type probe = func(context.Context, reconcile.Question) (reconcile.Answer, error)
 
 // says is a probe that always answers the same.
 func says(a reconcile.Answer) probe {
 	return func(context.Context, reconcile.Question) (reconcile.Answer, error) { return a, nil }
 }
 
-type receipt struct{ ID string }
-
-// picky is a result whose own decoder panics at what it does not know.
-type picky struct{ ID string }
-
-func (p *picky) UnmarshalJSON(b []byte) error {
-	var m map[string]string
-	_ = json.Unmarshal(b, &m)
-	p.ID = m["id"][:3]
-	return nil
+// indexed is a store whose index answers so.
+type indexed struct {
+	reconcile.Store
+	due func(context.Context, protocol.DueQuery) (protocol.DuePage, error)
 }
 
-func (p picky) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]string{"id": p.ID}) }
-
-// coded is a handler's error with a code of its own.
-type coded struct {
-	error
-	code string
+func (s *indexed) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
+	return s.due(ctx, q)
 }
 
-func (c coded) ErrorCode() string { return c.code }
-func (c coded) Unwrap() error     { return c.error }
-
-// orderEffects counts what an order did.
-type orderEffects struct {
-	reserved, charged, shipped, returned, asked int
-}
-
-// shopping reserves, charges at most once, and ships; charging ends in died.
-func shopping(s *orderEffects, died func()) func(context.Context, int) (int, error) {
-	return func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { s.reserved++; return 1, nil },
-			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { s.returned++; return nil }})
-		if err != nil {
-			return 0, err
+// down is a store with a shard of the index that cannot be read; -1 for none.
+func (r *rig) down(bad *int) *indexed {
+	return &indexed{r.Faults, func(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
+		if q.Shard == *bad {
+			return protocol.DuePage{}, &idem.StoreError{Op: "Due", Err: errPlain}
 		}
-		id, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; died(); return 7, nil },
-			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
-				Interrupted: func(context.Context, time.Time) (int, error) { s.asked++; return 7, nil }})
-		if err != nil {
-			return 0, idem.PermanentStep(err)
-		}
-		return id, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
-	}
-}
-
-// charge is a handler with the charge as its only step, whose result has the type T.
-func charge[T any](s *orderEffects, result T) func(context.Context, int) (int, error) {
-	return chargeWith(s, result, &idem.StepConfig[T]{Semantics: idem.AtMostOnce})
-}
-
-// refundable is a charge with a compensation.
-func refundable[T any](s *orderEffects, result T) func(context.Context, int) (int, error) {
-	return chargeWith(s, result, undoing[T](s))
-}
-
-func undoing[T any](s *orderEffects) *idem.StepConfig[T] {
-	return &idem.StepConfig[T]{Semantics: idem.AtMostOnce,
-		Compensate: func(context.Context, T) error { s.returned++; return nil }}
-}
-
-func chargeWith[T any](s *orderEffects, result T, conf *idem.StepConfig[T]) func(context.Context, int) (int, error) {
-	return func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (T, error) { s.charged++; return result, nil }, conf)
-		if err == nil {
-			s.shipped++ // nothing of it is recorded
-		}
-		return s.shipped, err
-	}
+		return r.Faults.Due(ctx, q)
+	}}
 }

@@ -28,23 +28,66 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-func TestAClaimThatStillRunsIsPostponed(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	r.killed(key)
-	rec := r.Record(key)
-	r.Clock.Advance(20 * time.Second)
-	require.NoError(t, r.renew(rec, idem.DefaultLease))
-	beat := r.Record(key)
-	r.Clock.Advance(15 * time.Second)
-	r.Faults.Reset()
-	require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(r.sweeper(reconcile.SweepOptions{})))
-	got := r.Record(key)
-	require.Equal(t, idem.InProgress, got.State)
-	require.Equal(t, beat.LeaseUntil.Add(idem.DefaultMargin), got.Due)
-	require.Zero(t, got.Probes)
-	require.Equal(t, beat.Write, got.Write, "writes under way are not disturbed")
-	require.Empty(t, r.changes(key))
-	require.Contains(t, r.Faults.Calls(), idemtest.Postpone)
+// What a sweep does about a single record, next to asking about it.
+func TestASweepOfOneRecord(t *testing.T) {
+	looks := func(problem string) move {
+		return func(r *rig) {
+			require.ErrorIs(r.t, r.notices[0].Err, idem.ErrRecordUnreadable)
+			require.Equal(r.t, []string{r.notices[0].Err.Error()}, r.swept.Problems)
+			require.Contains(r.t, r.swept.Problems[0], problem)
+		}
+	}
+	puts := func(change func(*idem.Record)) move { return func(r *rig) { r.due(r.key, change) } }
+	postponed := func(r *rig) {
+		rec := r.record()
+		require.Equal(r.t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)
+		require.Zero(r.t, rec.Probes)
+		require.Equal(r.t, r.looked, rec.Write, "writes under way are not disturbed")
+	}
+	play(t, []story{
+		{"a claim that still runs is postponed", refund, []move{
+			killed, wait(20 * time.Second), renews(idem.DefaultLease), look, wait(15 * time.Second),
+			sweeps(notice.SweepPostponed), is(idem.InProgress), postponed, changed(),
+		}},
+		// A record that others keep writing is looked at twice, and left to the next sweep.
+		{"a record that keeps changing is left alone", refund, []move{
+			lapsed, always(idemtest.BareConflict, idemtest.Settle),
+			func(r *rig) {
+				r.Faults.Reset()
+				r.play(sweeps())
+				require.Equal(r.t, []int{1, 0}, []int{r.swept.Skipped, r.swept.Failed})
+				require.Equal(r.t, 2, r.called(idemtest.Get))
+			},
+			heal, sweeps(notice.SweepParked, notice.SweepPostponed),
+		}},
+		// A newer release may make other fingerprints: that keeps no sweep from parking.
+		{"a newer fingerprint", refund, []move{
+			puts(func(rec *idem.Record) { rec.Fingerprint = "2:new" }), lapse, sweep, is(idem.Unknown),
+		}},
+		{"a fingerprint that is none", refund, []move{
+			puts(func(rec *idem.Record) { rec.Fingerprint = "" }), lapse, sweep, is(idem.Unknown),
+		}},
+		{"a state that this version does not know is left alone", refund, []move{
+			puts(func(rec *idem.Record) { rec.State = "paused" }), lapse, sweeps(notice.Unreadable),
+			looks(`": it is "paused"`), is("paused"),
+		}},
+		// A short time for providers is none for the store.
+		{"a probe has less time than the store needs", refund, []move{
+			lapsed, asks(tookEffect), always(func(ctx context.Context, c *idemtest.Call) error {
+				select {
+				case <-time.After(200 * time.Millisecond):
+				case <-ctx.Done():
+					return c.Lost()
+				}
+				return c.Do(ctx)
+			}),
+			func(r *rig) {
+				r.options.ProbeTimeout = 100 * time.Millisecond
+				report := r.within(50*time.Second, r.sweeper(r.options))
+				require.Equal(r.t, []notice.Kind{notice.SweepParked, notice.Resolved}, kinds(report))
+			},
+		}},
+	}...)
 }
 
 func TestAStoreThatIsDownIsNotAskedForAllShardsAndReportedOnce(t *testing.T) {
@@ -72,7 +115,7 @@ func TestAStoreThatIsDownIsNotAskedForAllShardsAndReportedOnce(t *testing.T) {
 		}, protocol.Shards, 1, false},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			r := newRig(t)
+			r := newRig(t, refund)
 			var mu sync.Mutex
 			asked := 0
 			r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
@@ -136,58 +179,49 @@ func shardAs(t *testing.T, id string, state idem.State) int {
 	return 0
 }
 
-// throttled is a store with shards that answer no query.
-type throttled struct {
-	reconcile.Store
-	shards []int
-	first  time.Time // when the first record was read
-}
-
-func (s *throttled) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
-	if slices.Contains(s.shards, q.Shard) {
-		<-ctx.Done()
-		return protocol.DuePage{}, &idem.StoreError{Op: "Due", Err: ctx.Err()}
-	}
-	return s.Store.Due(ctx, q)
-}
-
-func (s *throttled) Get(ctx context.Context, id string) (*idem.Record, error) {
-	if s.first.IsZero() {
-		s.first = time.Now()
-	}
-	return s.Store.Get(ctx, id)
-}
-
 // Throttled shards fail late, one after the other. The others are read to their ends, and handled meanwhile.
 func TestThrottledShardsDoNotHoldUpTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newRig(t, refund)
 		keysOf(t, r, 600) // three pages
 		r.lapse()
-		store := &throttled{Store: r.Faults, shards: []int{20, 35, 50}}
+		throttled := []int{20, 35, 50}
+		store := &indexed{r.Faults, func(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
+			if slices.Contains(throttled, q.Shard) {
+				<-ctx.Done()
+				return protocol.DuePage{}, &idem.StoreError{Op: "Due", Err: ctx.Err()}
+			}
+			return r.Faults.Due(ctx, q)
+		}}
+		begun, first := time.Now(), time.Duration(-1)
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			if first < 0 {
+				first = time.Since(begun)
+			}
+			return c.Do(ctx)
+		}, idemtest.Get)
 		s, err := reconcile.NewSweeper(r.over(store), &reconcile.SweepOptions{Concurrency: 1})
 		require.NoError(t, err)
-		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 		defer cancel()
 		report, err := s.Sweep(ctx)
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		require.Equal(t, 600+claims-1-len(store.shards), report.Listed)
+		require.Equal(t, 600+claims-1-len(throttled), report.Listed)
 		require.False(t, report.More)
-		require.LessOrEqual(t, store.first.Sub(begun), time.Second)
+		require.LessOrEqual(t, first, time.Second, "the first record was read")
 	})
 }
 
 // A shard with very much that is due takes turns with the others.
 func TestAFullShardDoesNotStarveTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newRig(t, refund)
 		shards := keysOf(t, r, 300)
 		r.lapse()
 		s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{Operation: refund,
 			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 				time.Sleep(time.Second)
-				return reconcile.CompletedWith(1), nil
+				return tookEffect, nil
 			}}}})
 		report := r.within(time.Minute, s)
 		require.Positive(t, report.Left)
@@ -209,7 +243,7 @@ func TestAFullShardDoesNotStarveTheOthers(t *testing.T) {
 // Time that runs out over a slow store is reported, and the next sweep goes on.
 func TestASweepStopsBeforeItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newRig(t, refund)
 		keysOf(t, r, 30)
 		r.lapse()
 		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
@@ -235,7 +269,7 @@ func TestASweepStopsBeforeItsDeadline(t *testing.T) {
 func TestADryRunWritesNothing(t *testing.T) {
 	for _, e := range endings() {
 		t.Run(e.name, func(t *testing.T) {
-			r := newRig(t)
+			r := newRig(t, refund)
 			r.killed(e.key)
 			r.lapse()
 			op := e.op
@@ -278,7 +312,7 @@ func TestTroubleWithOneRecordDoesNotStopTheOthers(t *testing.T) {
 		"cannot be moved": {idemtest.Settle, idemtest.Deny, notice.SweepFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newRig(t, refund)
 			for i := range 10 {
 				r.killed(refund.Key("acme", fmt.Sprint(i)))
 			}
@@ -297,52 +331,17 @@ func TestTroubleWithOneRecordDoesNotStopTheOthers(t *testing.T) {
 		})
 	}
 	t.Run("a shard", func(t *testing.T) {
-		r := newRig(t)
+		r := newRig(t, refund)
 		keysOf(t, r, 1)
 		r.lapse()
-		rc := r.over(&shardDown{Store: r.Faults, bad: protocol.QuestionShards})
-		s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{})
+		bad := protocol.QuestionShards
+		s, err := reconcile.NewSweeper(r.over(r.down(&bad)), &reconcile.SweepOptions{})
 		require.NoError(t, err)
 		report, err := s.Sweep(t.Context())
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		require.NotEmpty(t, report.Problems)
 		require.Equal(t, claims-1, report.Parked)
 	})
-}
-
-// A record that somebody else keeps writing is looked at twice, and left to the next sweep.
-func TestARecordThatKeepsChangingIsLeftAlone(t *testing.T) {
-	r, _ := lapsed(t, refund)
-	r.Faults.Always(idemtest.BareConflict, idemtest.Settle)
-	r.Faults.Reset()
-	report := r.report(r.sweeper(reconcile.SweepOptions{}))
-	require.Equal(t, []int{1, 0}, []int{report.Skipped, report.Failed})
-	require.Equal(t, 2, r.called(idemtest.Get))
-	r.Faults.Heal()
-	require.Contains(t, r.sweep(r.sweeper(reconcile.SweepOptions{})), notice.SweepParked)
-}
-
-// Operators that cannot be reached are tried again, with the same message.
-func TestAnEscalationIsSentUntilItIsTaken(t *testing.T) {
-	r, key := lapsed(t, refund)
-	r.refuse = errors.New("the queue is down")
-	s := r.asking(says(reconcile.CannotBeKnown("gone")))
-	for range 3 {
-		report := r.report(s)
-		require.Equal(t, 1, report.Failed)
-		require.Zero(t, r.Record(key).EscalatedAt)
-		r.Clock.Advance(time.Minute)
-	}
-	r.refuse = nil
-	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
-	require.Len(t, r.escalations, 4)
-	for _, g := range r.escalations {
-		require.Equal(t, r.escalations[0].Message, g.Message)
-	}
-	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
-	require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key,
-		7, reconcile.Change{Actor: "alice", Reason: "found it"}), "people can still answer")
-	require.Zero(t, r.Record(key).EscalatedAt)
 }
 
 // outboxes keeps what it is sent.
@@ -356,15 +355,16 @@ func (o *outboxes) Send(_ context.Context, m []outbox.Message) []error {
 // What operators get says all that they need, and nothing of what was asked for.
 func TestTheMessageOfAnEscalation(t *testing.T) {
 	for _, texts := range []bool{false, true} {
-		r, sender := newRig(t), &outboxes{}
 		op := refund
 		op.Values = idem.KeepValues
-		key := op.Key("acme", "r-1")
-		r.end(key, errPlain)
-		rec := r.Record(key)
-		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: texts})
+		r, sender := newRig(t, op), &outboxes{}
+		r.end(r.key, errPlain)
+		rec, key := r.record(), r.key
 		r.Clock.Advance(reconcile.DefaultEscalateAfter)
-		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+		s, err := reconcile.NewSweeper(r.Reconciler,
+			&reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: texts})
+		require.NoError(t, err)
+		require.Equal(t, 1, r.report(s).Escalated)
 		require.Len(t, sender.messages, 1)
 		m := sender.messages[0]
 		id := outbox.MessageID(key.ID(), rec.OpenSince, "idem:escalated")
@@ -394,7 +394,7 @@ func TestEveryActionIsReported(t *testing.T) {
 	for _, e := range append(endings(),
 		ending{name: unreadable, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}},
 		ending{name: accepted, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}}) {
-		r := newRig(t)
+		r := newRig(t, refund)
 		if e.name == accepted {
 			_, err := later.Accept[int](t.Context(), r.Engine, e.key, 1, nil)
 			require.NoError(t, err)
@@ -456,7 +456,7 @@ func TestEveryActionIsReported(t *testing.T) {
 
 // Of an operation that the sweeper does not know it does what the record says.
 func TestAnUnknownOperationIsNotForgotten(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, refund)
 	keys := []idem.Key{
 		refund.Key(idem.SingleTenant, "1"), idem.Operation{Name: "re/fund #2"}.Key("a c/me", "1"),
 		idem.Operation{Name: "hook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}.Key("acme", "1"),
@@ -466,9 +466,9 @@ func TestAnUnknownOperationIsNotForgotten(t *testing.T) {
 	}
 	r.lapse()
 	s := r.sweeper(reconcile.SweepOptions{Concurrency: 1})
-	r.sweep(s)
+	r.report(s)
 	r.Clock.Advance(reconcile.DefaultEscalateAfter)
-	r.sweep(s)
+	r.report(s)
 	got := map[string]idem.State{}
 	for _, g := range r.escalations {
 		got[g.Tenant+"|"+g.Operation] = g.State
@@ -478,7 +478,7 @@ func TestAnUnknownOperationIsNotForgotten(t *testing.T) {
 }
 
 func TestMistakesOfASweeper(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, refund)
 	_, err := reconcile.NewSweeper(nil, nil)
 	require.ErrorAs(t, err, new(*idem.ConfigError))
 	for _, o := range []reconcile.SweepOptions{
@@ -491,35 +491,6 @@ func TestMistakesOfASweeper(t *testing.T) {
 	}
 	_, err = reconcile.NewSweeper(r.Reconciler, nil)
 	require.NoError(t, err)
-}
-
-// A newer release may make other fingerprints: that keeps no sweep from parking.
-func TestASweepDoesNotMindTheInput(t *testing.T) {
-	for _, fingerprint := range []protocol.Fingerprint{"2:new", ""} {
-		r := newRig(t)
-		now := r.Clock.Now()
-		r.put(now, idem.Record{
-			ID: "t#refund#1", State: protocol.InProgress, Fingerprint: fingerprint, Owner: "o", Attempt: 1, Write: "w",
-			LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now,
-		})
-		r.lapse()
-		r.sweep(r.sweeper(reconcile.SweepOptions{}))
-		require.Equal(t, protocol.Unknown, r.Store.Records()[0].State)
-	}
-}
-
-// A state that this version does not know is left alone, and reported.
-func TestANewerStateIsUnreadable(t *testing.T) {
-	r := newRig(t)
-	now := r.Clock.Now()
-	r.put(now, idem.Record{ID: "t#refund#1", State: "paused", Owner: "o", Attempt: 1, Write: "w", Due: now})
-	r.lapse()
-	report := r.report(r.sweeper(reconcile.SweepOptions{}))
-	require.Equal(t, []notice.Kind{notice.Unreadable}, kinds(report))
-	require.ErrorIs(t, r.notices[0].Err, idem.ErrRecordUnreadable)
-	require.Equal(t, []string{r.notices[0].Err.Error()}, report.Problems)
-	require.Contains(t, report.Problems[0], `record "t#refund#1": it is "paused"`)
-	require.EqualValues(t, "paused", r.Store.Records()[0].State)
 }
 
 // A provider that answers slowly does answer: no circuit opens. It is asked as many
@@ -537,12 +508,12 @@ func TestAProviderThatIsSlowTakesNoTimeOfTheOthers(t *testing.T) {
 		"forty at a time":  {40, 12 * time.Second},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			r := newRig(t)
+			r := newRig(t, refund)
 			slow, sibling := refund, idem.Operation{Name: "chargeback"}
 			quick, unasked := idem.Operation{Name: "transfer"}, idem.Operation{Name: "booking"}
 			due := func(op idem.Operation, n int) {
 				for i := range n {
-					r.due(t, op.Key("acme", fmt.Sprint(i)))
+					r.due(op.Key("acme", fmt.Sprint(i)))
 				}
 			}
 			due(slow, 150)
@@ -563,7 +534,7 @@ func TestAProviderThatIsSlowTakesNoTimeOfTheOthers(t *testing.T) {
 				mu.Lock()
 				running--
 				mu.Unlock()
-				return reconcile.StillUnknown(0), nil
+				return stillUnknown, nil
 			}
 			s := r.sweeper(reconcile.SweepOptions{Concurrency: tc.concurrency, Operations: []reconcile.Operation{
 				{Operation: slow, Provider: "bank", Probe: slowly}, {Operation: sibling, Provider: "bank", Probe: slowly},
@@ -612,14 +583,6 @@ func TestABacklogIsBounded(t *testing.T) {
 	})
 }
 
-// due leaves the claim of a process that has died, without playing it.
-func (r *rig) due(t *testing.T, key idem.Key) {
-	t.Helper()
-	now := r.Clock.Now()
-	r.put(now, idem.Record{ID: key.ID(), State: protocol.InProgress, Owner: "o", Attempt: 1, Write: "w",
-		LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now})
-}
-
 // table has in each segment so many pages of items.
 type table struct {
 	pages, items int
@@ -653,7 +616,7 @@ func TestASweepRemovesWhatHasExpired(t *testing.T) {
 		"a dry run":                {table{pages: 3}, true, 0, 0, false},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			r := newRig(t)
+			r := newRig(t, refund)
 			s := r.sweeper(reconcile.SweepOptions{Expired: &tc.table, DryRun: tc.dry})
 			report, err := s.Sweep(t.Context())
 			require.Equal(t, tc.failed, err != nil)
@@ -674,7 +637,7 @@ func TestASweepRemovesWhatHasExpired(t *testing.T) {
 // Another sweep begins at another segment, and what is due comes first.
 func TestRemovingTakesTheTimeThatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, table := newRig(t), &table{pages: 1, items: 5000}
+		r, table := newRig(t, refund), &table{pages: 1, items: 5000}
 		s := r.sweeper(reconcile.SweepOptions{Expired: table})
 		seen := map[int]bool{}
 		for range 100 {
