@@ -9,39 +9,6 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// A claim on an expired record, withdrawn before or after it landed, must not
-// hand the expired record's steps to the next attempt: it would skip them.
-func TestWithdrawnReplacementKeepsNothingOfTheExpiredRecord(t *testing.T) {
-	expired := &protocol.Record{
-		ID: "t#op#x", State: protocol.Completed, Repeat: protocol.Repeatable, Fingerprint: "1:old",
-		Owner: "old", Write: "w-old", Attempt: 1, CreatedAt: instant.Add(-time.Hour), ExpiresAt: instant.Add(-time.Minute),
-		Steps: map[string]protocol.RecordedStep{"charge": {Write: "w-step",
-			Body: protocol.Body{Data: []byte("done"), Size: 4, Stored: 4}}},
-	}
-	claim := protocol.Claim{Seen: "w-old", Replace: true, Record: protocol.Record{
-		ID: "t#op#x", State: protocol.InProgress, Repeat: protocol.Repeatable, Fingerprint: "1:new",
-		Owner: "new", Write: "w-new", Attempt: 2, CreatedAt: instant, UpdatedAt: instant,
-		LeaseUntil: instant.Add(time.Minute),
-	}}
-	landed, err := claim.Apply(expired, instant)
-	require.NoError(t, err)
-	w := protocol.Withdrawal{Claim: claim, Owner: "nobody", Write: "w-back", ExpiresAt: instant.Add(time.Hour)}
-	for name, rec := range map[string]*protocol.Record{"not landed": expired, "landed": landed} {
-		t.Run(name, func(t *testing.T) {
-			got, err := w.Apply(rec, instant)
-			require.NoError(t, err)
-			require.Equal(t, protocol.Released, got.State)
-			require.Equal(t, protocol.Fingerprint("1:new"), got.Fingerprint)
-			require.Empty(t, got.Steps)
-			require.Equal(t, instant, got.CreatedAt)
-			require.False(t, got.Open(), "what carries an expiry must not be an open question")
-		})
-	}
-	_, err = w.Apply(nil, instant)
-	var conflict *protocol.ConflictError
-	require.ErrorAs(t, err, &conflict, "what is gone does not come back")
-}
-
 // What each write makes of a record: all that is not named stays as it was.
 func TestApplyChangesNothingElse(t *testing.T) {
 	lease, expires := instant.Add(time.Minute), instant.Add(time.Hour)
@@ -110,10 +77,24 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			r.State, r.Resolved, r.RefWrite = protocol.Failed, true, refWrite
 		})
 	}
-	replaces := protocol.Settlement{
-		ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver", Again: true,
-		Ending: protocol.Ending{State: protocol.Released},
-	}.Apply
+	again := func(steps ...protocol.StepWrite) func(*protocol.Record, time.Time) (*protocol.Record, error) {
+		return protocol.Settlement{
+			ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver", Again: true,
+			Ending: protocol.Ending{State: protocol.Released}, Steps: steps,
+		}.Apply
+	}
+	over := func(r *protocol.Record) { r.State = protocol.Completed } // and past its expiry
+	replacement := protocol.Withdrawal{Claim: protocol.Claim{Record: claim, Seen: "seen", Replace: true}, Owner: "nobody",
+		Write: "back", ExpiresAt: expires}
+	landed, err := replacement.Claim.Apply(with(heldRecord, over)(), instant)
+	require.NoError(t, err)
+	withdrawn := func(r *protocol.Record) {
+		*r = claim
+		r.State, r.Owner, r.Write, r.ExpiresAt = protocol.Released, "nobody", "back", expires
+		r.Uncertain, r.UpdatedAt, r.Seen = false, instant, "seen"
+	}
+	_, err = replacement.Apply(nil, instant)
+	require.ErrorAs(t, err, new(*protocol.ConflictError), "what is gone does not come back")
 	for name, c := range map[string]struct {
 		from   func() *protocol.Record
 		apply  func(*protocol.Record, time.Time) (*protocol.Record, error)
@@ -140,6 +121,12 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				r.Seen = "seen"
 				asked(r)
 			},
+		},
+		// A claim on an expired record, withdrawn before or after it landed, must not hand the expired record's
+		// steps to the next attempt, which would skip them. What carries an expiry is no open question.
+		"withdrawn replacement": {with(heldRecord, over), replacement.Apply, withdrawn},
+		"withdrawn replacement that has landed": {
+			func() *protocol.Record { return landed.Clone() }, replacement.Apply, withdrawn,
 		},
 		"extension": {
 			held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
@@ -237,10 +224,33 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				delete(r.Steps, "open")
 			}),
 		},
-		"resolution over one with a reference": {
-			decided("own"), replaces, resolved(func(r *protocol.Record) { r.Ref, r.RefWrite = "", "" }),
+		// Once a resolution has cleared the steps of a record, it expires like any other.
+		"resolution that clears all steps": {
+			with(parked, func(r *protocol.Record) { delete(r.Steps, "done") }),
+			settle(protocol.EventResolve, "resolver", protocol.Ending{State: protocol.Released, ExpiresAt: expires}, "open"),
+			func(r *protocol.Record) {
+				ended(r)
+				r.State, r.Owner, r.Resolved, r.Steps = protocol.Released, "resolver", true, map[string]protocol.RecordedStep{}
+				r.Probes = 0
+			},
 		},
-		"resolution over one without a reference": {decided("w-ref"), replaces, resolved(func(*protocol.Record) {})},
+		// It replaces what an earlier resolution has recorded, but no step that an attempt has recorded.
+		"resolution over what an earlier one has said of steps": {
+			with(decided("w-ref"), func(r *protocol.Record) {
+				r.Steps["told"] = protocol.RecordedStep{Write: "seen", FromResolution: true}
+			}),
+			again(protocol.StepWrite{Name: "told", Result: []byte("2")}, protocol.StepWrite{Name: "done", Result: []byte("2")},
+				protocol.StepWrite{Name: "absent", Result: []byte("2")}),
+			resolved(func(r *protocol.Record) {
+				said := two
+				said.FromResolution = true
+				r.Steps["told"] = said
+			}),
+		},
+		"resolution over one with a reference": {
+			decided("own"), again(), resolved(func(r *protocol.Record) { r.Ref, r.RefWrite = "", "" }),
+		},
+		"resolution over one without a reference": {decided("w-ref"), again(), resolved(func(*protocol.Record) {})},
 		"resolution that says what an open step did": {
 			parked, says(protocol.StepWrite{Name: "open", Result: []byte("ch_1")},
 				protocol.StepWrite{Name: "done", Result: []byte("2")}, protocol.StepWrite{Name: "absent", Result: []byte("3")}),
@@ -376,36 +386,5 @@ func TestATakeoverKeepsWhatItFinds(t *testing.T) {
 			require.Equal(t, 4, c.Record.Attempt)
 			require.Equal(t, tc.want, tc.of(c.Record))
 		})
-	}
-}
-
-// Once a resolution has cleared the steps of a record, it expires like any other.
-func TestARecordWithoutItsStepsExpires(t *testing.T) {
-	open := &protocol.Record{State: protocol.Unknown, Write: "w", Steps: map[string]protocol.RecordedStep{"charge": {}}}
-	s := protocol.Settlement{
-		Kind: protocol.EventResolve, Seen: "w", Write: "x", ClearSteps: []string{"charge"},
-		Ending: protocol.Ending{State: protocol.Released, ExpiresAt: instant.Add(time.Hour)},
-	}
-	rec, err := s.Apply(open, instant)
-	require.NoError(t, err)
-	require.Empty(t, rec.Steps)
-	require.Equal(t, instant.Add(time.Hour), rec.ExpiresAt)
-}
-
-// A resolution records what an interrupted step did, and replaces what an earlier resolution has
-// recorded, but no step that an attempt has recorded.
-func TestAResolutionReplacesNoStepOfAnAttempt(t *testing.T) {
-	for name, replaced := range map[string]bool{"ship": false, "charge": true, "book": true, "absent": false} {
-		rec := &protocol.Record{State: protocol.Released, Write: "w", Resolved: true,
-			Steps: map[string]protocol.RecordedStep{
-				"ship": {Write: "s1"}, "charge": {Write: "w", FromResolution: true}, "book": {Write: "s2", Begun: true},
-			}}
-		s := protocol.Settlement{
-			Kind: protocol.EventResolve, Seen: "w", Write: "x", Again: true, Ending: protocol.Ending{State: protocol.Released},
-			Steps: []protocol.StepWrite{{Name: name, Result: []byte("1")}},
-		}
-		next, err := s.Apply(rec, instant)
-		require.NoError(t, err)
-		require.Equal(t, replaced, next.Steps[name].Write == "x", name)
 	}
 }

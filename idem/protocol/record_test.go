@@ -12,17 +12,19 @@ import (
 )
 
 func TestExpired(t *testing.T) {
-	steps := map[string]protocol.RecordedStep{"ship": {}}
-	for state, expires := range map[protocol.State][2]bool{ // without and with steps
-		protocol.Pending: {false, false}, protocol.InProgress: {false, false}, protocol.Completed: {true, true},
-		protocol.Failed: {true, true}, protocol.Released: {true, false}, protocol.Unknown: {false, false},
-		protocol.Absent: {false, false}, "of tomorrow": {false, false},
+	type withSteps = [2]bool // without steps, and with steps
+	never, always := withSteps{false, false}, withSteps{true, true}
+	for state, want := range map[protocol.State]struct{ expires, open withSteps }{
+		protocol.Pending: {never, always}, protocol.InProgress: {never, never}, protocol.Completed: {always, never},
+		protocol.Failed: {always, never}, protocol.Released: {withSteps{true, false}, withSteps{false, true}},
+		protocol.Unknown: {never, always}, protocol.Absent: {never, never}, "of tomorrow": {never, never},
 	} {
-		for i, steps := range []map[string]protocol.RecordedStep{nil, steps} {
+		for i, steps := range []map[string]protocol.RecordedStep{nil, {"ship": {}}} {
 			r := &protocol.Record{State: state, Steps: steps, ExpiresAt: instant}
+			require.Equal(t, want.open[i], r.Open(), "%+v", r)
 			require.False(t, r.Expired(instant.Add(-1)), "%+v", r)
-			require.Equal(t, expires[i], r.Expired(instant), "%+v", r)
-			require.Equal(t, expires[i], r.Expired(instant.Add(time.Hour)), "%+v", r)
+			require.Equal(t, want.expires[i], r.Expired(instant), "%+v", r)
+			require.Equal(t, want.expires[i], r.Expired(instant.Add(time.Hour)), "%+v", r)
 			r.ExpiresAt = time.Time{}
 			require.False(t, r.Expired(instant.Add(1000*time.Hour)), "without an expiry: %+v", r)
 		}
@@ -40,19 +42,6 @@ func TestLapsed(t *testing.T) {
 	}
 }
 
-func TestOpen(t *testing.T) {
-	steps := map[string]protocol.RecordedStep{"ship": {}}
-	for state, want := range map[protocol.State][2]bool{ // without and with steps
-		protocol.Absent: {false, false}, protocol.Pending: {true, true}, protocol.InProgress: {false, false},
-		protocol.Completed: {false, false}, protocol.Failed: {false, false}, protocol.Released: {false, true},
-		protocol.Unknown: {true, true},
-	} {
-		require.Equal(t, want[0], (&protocol.Record{State: state}).Open(), state)
-		require.Equal(t, want[1], (&protocol.Record{State: state, Steps: steps}).Open(), state)
-	}
-}
-
-// No record both expires and is an open question.
 func TestUnexecuted(t *testing.T) {
 	for want, recs := range map[bool][]*protocol.Record{
 		true: {{State: protocol.Released}, {State: protocol.Released, Attempt: 3, Repeat: protocol.NotRepeatable}},
@@ -69,6 +58,7 @@ func TestUnexecuted(t *testing.T) {
 	}
 }
 
+// No record both expires and is an open question.
 func TestOpenRecordsNeverExpire(t *testing.T) {
 	for _, s := range situations() {
 		if s.rec != nil && s.rec.Open() {
