@@ -12,7 +12,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -97,34 +96,6 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A process is killed in an at-most-once step of a repeatable operation, and no caller comes again. A
-// provider that is asked with the step's token ends it within two minutes of the lease's end.
-func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
-	p := new(provider)
-	play(t, story{"an order", order, []move{
-		func(r *rig) {
-			r.crash(r.key, func(ctx context.Context, amount int) (int, error) {
-				return idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
-					_, _ = p.charge(ctx, amount)
-					r.Crash()
-					return 0, ctx.Err()
-				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-			})
-			require.True(r.t, r.record().Interrupted())
-		},
-		is(idem.InProgress),
-		asking(func(r *rig, n int) (reconcile.Answer, error) {
-			q := r.questions[n-1]
-			q.Token = q.Steps[0].Token
-			return p.probe(r.t.Context(), q)
-		}),
-		sweeps(), // its lease runs
-		func(r *rig) { r.until(r.record().LeaseUntil.Add(2 * time.Minute)) },
-		sweeps(notice.Resolved), gets(mustNotRun, 1), settledForGood,
-	}})
-	require.Len(t, p.charges, 1)
 }
 
 // ending is how a killed refund, or webhook, should end under sweeps.

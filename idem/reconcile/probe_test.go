@@ -92,33 +92,6 @@ func TestAnAnswerIsDone(t *testing.T) {
 	}
 }
 
-// textless is an error whose text cannot be had.
-type textless struct{}
-
-func (*textless) Error() string { panic("no text") }
-
-// A panic is of one record: the sweep reports it and goes on with the others.
-func TestAPanicDoesNotEndTheSweep(t *testing.T) {
-	r := newRig(t, refund)
-	for _, n := range []string{"r-1", "r-2"} {
-		r.killed(refund.Key("acme", n))
-	}
-	r.lapse()
-	s := r.probing(func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
-		if q.ID == refund.Key("acme", "r-1").ID() {
-			return reconcile.Answer{}, new(textless)
-		}
-		return reconcile.CompletedWith(7), nil
-	})
-	report := r.report(s)
-	require.Equal(t, 1, report.Failed)
-	require.Equal(t, 1, report.Resolved)
-	require.Len(t, report.Problems, 1)
-	require.Regexp(t, `a function of the sweep panicked at probe_test\.go:\d+: a value of type string$`,
-		report.Problems[0])
-	require.Equal(t, idem.Unknown, r.Record(refund.Key("acme", "r-1")).State)
-}
-
 // A probe that goes wrong leaves the question open, the sweep goes on, and after five of
 // them the provider is left alone for a minute. Other providers are asked all the while.
 func TestAProviderThatFailsIsLeftAlone(t *testing.T) {
@@ -179,35 +152,6 @@ func TestAProviderThatFailsIsLeftAlone(t *testing.T) {
 			r.report(s)
 			require.Equal(t, before+1, len(asked), "one question shows whether it is back")
 			time.Sleep(2 * time.Minute) // the last one ends
-		})
-	}
-}
-
-// A probe has its own time, and never more than the sweep: what comes too late to be
-// written is not begun.
-func TestAProbeEndsBeforeTheSweep(t *testing.T) {
-	for name, tc := range map[string]struct{ sweep, asking time.Duration }{
-		"much time":   {time.Minute, reconcile.DefaultProbeTimeout},
-		"little time": {8 * time.Second, 4 * time.Second},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			r := newRig(t, refund)
-			for i := range 30 {
-				r.killed(refund.Key("acme", fmt.Sprint(i)))
-			}
-			r.lapse()
-			s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{Operation: refund,
-				Probe: func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
-					deadline, _ := ctx.Deadline()
-					require.Equal(t, tc.asking, time.Until(deadline))
-					time.Sleep(tc.asking / 2)
-					return stillUnknown, nil
-				}}}})
-			report := r.within(tc.sweep, s)
-			require.Positive(t, report.Probed)
-			require.Positive(t, report.Left)
-			require.Equal(t, report.Listed, report.Probed+report.Left)
-			require.Zero(t, report.Failed)
 		})
 	}
 }

@@ -310,45 +310,26 @@ func TestWhatIsSaidOfAStep(t *testing.T) {
 // A compensation needs the result of its step. Without it the next attempt is parked before it goes
 // on, and a person says the result then, undoes all by hand, or decides that it took effect.
 func TestAStepWithoutAResultThatHasACompensation(t *testing.T) {
-	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
-	for name, res := range map[string]reconcile.Resolution{
-		"it is undone by hand": failedByHand, "it took effect": toCompleted,
-		"its result is said": charged(tookEffect), "it is said once more": charged(withoutResult),
+	undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce,
+		Compensate: func(context.Context, int) error { return nil }}
+	says := func(r *rig) {
+		require.Equal(r.t, "The handler runs, attempt 2. Unless these return nothing, the operation is parked again as "+
+			"soon as it comes to them, since compensations need their results, which are to be said then: charge.",
+			r.Preview(r.record(), charged(withoutResult)).Then)
+	}
+	parked := func(r *rig) {
+		r.play(fails(refundable(7), new(*idem.StepUnavailableError)), is(idem.Unknown), did(orderEffects{}), lapse,
+			explains("cannot go on with what was recorded of step charge"))
+	}
+	for name, then := range map[string][]move{
+		"it is undone by hand": {resolves(failedByHand)},
+		"it took effect":       {resolves(toCompleted)},
+		"its result is said":   {resolves(charged(tookEffect)), gets(refundable(7), 1)},
+		"it is said once more": {resolves(charged(withoutResult)), parked},
 	} {
-		died := func(r *rig) { r.Crash() }
-		booked := func(r *rig) handler {
-			undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce,
-				Compensate: func(context.Context, int) error { r.did.returned++; return nil }}
-			return func(ctx context.Context, _ int) (int, error) {
-				_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { r.did.reserved++; return 1, nil }, undo)
-				if err != nil {
-					return 0, err
-				}
-				out, err := idem.Step(ctx, "charge",
-					func(context.Context) (int, error) { r.did.charged++; died(r); return 7, nil }, undo)
-				return out, idem.PermanentStep(err)
-			}
-		}
-		after := did(orderEffects{reserved: 1, charged: 1})
-		play(t, story{name, order, []move{
-			func(r *rig) { r.crash(r.key, booked(r)) }, lapse,
-			func(r *rig) {
-				require.Equal(r.t, reserved+
-					". Unless these return nothing, the operation is parked again as soon as it comes to them, "+
-					"since compensations need their results, which are to be said then: charge.",
-					r.Preview(r.record(), charged(withoutResult)).Then)
-			},
-			resolves(charged(withoutResult)), fails(booked, new(*idem.StepUnavailableError)), is(idem.Unknown), after, lapse,
-			explains("cannot go on with what was recorded of step charge"),
-			refuses(toFailed, unpaid("charge", "reserve")), resolves(res),
-			func(r *rig) {
-				if res.To == idem.Released {
-					_, err := r.call(r.key, booked(r))
-					require.Equal(r.t, name == "its result is said", err == nil)
-				}
-			},
-			after,
-		}})
+		play(t, story{name, order, append([]move{
+			killedInStep("charge", undo), says, resolves(charged(withoutResult)), parked, refuses(toFailed, unpaid("charge")),
+		}, then...)})
 	}
 }
 
@@ -523,14 +504,15 @@ func TestAnInterruptedStepMustBeNamed(t *testing.T) {
 		}
 	}
 	play(t, story{"it was charged with the step's token", order, []move{
-		func(r *rig) { r.crash(r.key, charge(r)); r.lapse() },
+		func(r *rig) { r.crash(r.key, charge(r)) },
 		asking(func(r *rig, _ int) (reconcile.Answer, error) {
 			if charges[r.questions[0].Token] > 0 {
 				return tookEffect, nil
 			}
 			return notExecuted, nil
 		}),
-		sweeps(notice.Escalated), escalated(1, "a probe answers with ContinueWith"),
+		sweeps(), // its lease runs
+		lapse, sweeps(notice.Escalated), escalated(1, "a probe answers with ContinueWith"),
 		refuses(toReleased, reconcile.ErrStepsUnnamed), refuses(again(toReleased), reconcile.ErrStepsUnnamed),
 		func(r *rig) {
 			token := protocol.Token(r.key.ID(), "charge")
@@ -538,7 +520,7 @@ func TestAnInterruptedStepMustBeNamed(t *testing.T) {
 			require.NotEmpty(r.t, r.Preview(r.record(), toReleased).Refused)
 			require.Equal(r.t, []reconcile.InterruptedStep{{Name: "charge", Token: token,
 				BegunAt: r.record().Steps["charge"].BegunAt}}, r.escalations[0].Steps)
-			r.play(resolves(charged(tookEffect)), gets(charge, 7))
+			r.play(resolves(charged(tookEffect)), gets(charge, 7), settledForGood)
 			require.Equal(r.t, map[string]int{token: 1}, charges)
 		},
 	}})

@@ -300,49 +300,60 @@ func TestADryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// What cannot be read, listed or written is counted and reported, and the rest goes on.
+// What cannot be read or written, and a probe that panics, is counted and reported, and the rest goes on.
 func TestTroubleWithOneRecordDoesNotStopTheOthers(t *testing.T) {
+	bad := refund.Key("acme", "3")
+	faulty := func(fault idemtest.Fault) idemtest.Fault {
+		return func(ctx context.Context, c *idemtest.Call) error {
+			if c.ID == bad.ID() {
+				return fault(ctx, c)
+			}
+			return c.Do(ctx)
+		}
+	}
+	panics := func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+		if q.ID == bad.ID() {
+			return reconcile.Answer{}, new(textless)
+		}
+		return tookEffect, nil
+	}
 	for name, tc := range map[string]struct {
-		method idemtest.Method
-		fault  idemtest.Fault
-		kind   notice.Kind
+		trouble move
+		probe   probe
+		kind    notice.Kind
+		state   idem.State
+		problem string
 	}{
-		"unreadable":      {idemtest.Get, idemtest.Unreadable, notice.Unreadable},
-		"cannot be read":  {idemtest.Get, idemtest.Refuse, notice.SweepFailed},
-		"cannot be moved": {idemtest.Settle, idemtest.Deny, notice.SweepFailed},
+		"it is unreadable": {always(faulty(idemtest.Unreadable), idemtest.Get), nil, notice.Unreadable, idem.InProgress,
+			"idemtest: Get"},
+		"it cannot be read": {always(faulty(idemtest.Refuse), idemtest.Get), nil, notice.SweepFailed, idem.InProgress,
+			"refused"},
+		"it cannot be moved": {always(faulty(idemtest.Deny), idemtest.Settle), nil, notice.SweepFailed, idem.InProgress,
+			"denied"},
+		"its probe's error has no text": {times(0), panics, notice.SweepFailed, idem.Unknown,
+			`a function of the sweep panicked at sweep_test\.go:\d+: a value of type string$`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, refund)
 			for i := range 10 {
 				r.killed(refund.Key("acme", fmt.Sprint(i)))
 			}
-			r.lapse()
-			bad := refund.Key("acme", "3")
-			r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-				if c.ID == bad.ID() {
-					return tc.fault(ctx, c)
-				}
-				return c.Do(ctx)
-			}, tc.method)
-			report := r.report(r.sweeper(reconcile.SweepOptions{}))
-			require.Equal(t, []int{10, 9, 1}, []int{report.Listed, report.Parked, report.Unreadable + report.Failed})
+			r.play(lapse, tc.trouble)
+			report := r.report(r.probing(tc.probe))
+			require.Equal(t, []int{10, 1}, []int{report.Listed, report.Unreadable + report.Failed})
+			require.Equal(t, 9, map[bool]int{true: report.Resolved, false: report.Postponed}[tc.probe != nil])
 			require.Contains(t, kinds(report), tc.kind)
-			require.Equal(t, idem.InProgress, r.Record(bad).State)
+			require.Len(t, report.Problems, 1)
+			require.Regexp(t, tc.problem, report.Problems[0])
+			require.Equal(t, tc.state, r.Record(bad).State)
 		})
 	}
-	t.Run("a shard", func(t *testing.T) {
-		r := newRig(t, refund)
-		keysOf(t, r, 1)
-		r.lapse()
-		bad := protocol.QuestionShards
-		s, err := reconcile.NewSweeper(r.over(r.down(&bad)), &reconcile.SweepOptions{})
-		require.NoError(t, err)
-		report, err := s.Sweep(t.Context())
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		require.NotEmpty(t, report.Problems)
-		require.Equal(t, claims-1, report.Parked)
-	})
 }
+
+// textless is an error whose text cannot be had.
+type textless struct{}
+
+func (*textless) Error() string { panic("no text") }
 
 // outboxes keeps what it is sent.
 type outboxes struct{ messages []outbox.Message }
@@ -355,11 +366,11 @@ func (o *outboxes) Send(_ context.Context, m []outbox.Message) []error {
 // What operators get says all that they need, and nothing of what was asked for.
 func TestTheMessageOfAnEscalation(t *testing.T) {
 	for _, texts := range []bool{false, true} {
-		op := refund
-		op.Values = idem.KeepValues
+		op := idem.Operation{Name: "re/fund #2", Values: idem.KeepValues} // which the sweep does not know
 		r, sender := newRig(t, op), &outboxes{}
-		r.end(r.key, errPlain)
-		rec, key := r.record(), r.key
+		key := op.Key("a c/me", "r-1")
+		r.end(key, errPlain)
+		rec := r.Record(key)
 		r.Clock.Advance(reconcile.DefaultEscalateAfter)
 		s, err := reconcile.NewSweeper(r.Reconciler,
 			&reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: texts})
@@ -374,7 +385,7 @@ func TestTheMessageOfAnEscalation(t *testing.T) {
 		require.NoError(t, json.Unmarshal(m.Body, &body))
 		at := func(at time.Time) string { b, _ := at.MarshalText(); return string(b) }
 		want := map[string]any{
-			"message": id, "record": key.ID(), "tenant": "acme", "operation": "refund", "value": "r-1",
+			"message": id, "record": key.ID(), "tenant": "a c/me", "operation": "re/fund #2", "value": "r-1",
 			"state": "unknown", "attempt": 1.0, "created_at": at(rec.CreatedAt), "since": at(rec.OpenSince), "probes": 0.0,
 			"reason":     "no provider can be asked about it",
 			"error_type": rec.Failure.Type, "token": protocol.Token(key.ID(), ""), "help": reconcile.DefaultHelp,
@@ -390,60 +401,49 @@ func TestTheMessageOfAnEscalation(t *testing.T) {
 // say nothing of values and results.
 func TestEveryActionIsReported(t *testing.T) {
 	seen := map[notice.Kind]bool{}
-	const unreadable, accepted = "unreadable", "accepted"
-	for _, e := range append(endings(),
-		ending{name: unreadable, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}},
-		ending{name: accepted, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}}) {
-		r := newRig(t, refund)
-		if e.name == accepted {
-			_, err := later.Accept[int](t.Context(), r.Engine, e.key, 1, nil)
-			require.NoError(t, err)
-			r.Clock.Advance(later.DefaultStartWithin)
-		} else {
-			r.killed(e.key)
-		}
-		r.lapse()
+	check := func(known reconcile.Operation, leave ...move) {
+		r := newRig(t, known.Operation)
+		r.play(leave...)
 		var log bytes.Buffer
 		var noticed []notice.Notice
 		s, err := reconcile.NewSweeper(r.Reconciler, &reconcile.SweepOptions{
-			Operations: []reconcile.Operation{e.op}, Log: slog.New(slog.NewJSONHandler(&log, nil)),
+			Operations: []reconcile.Operation{known}, Log: slog.New(slog.NewJSONHandler(&log, nil)),
 			Observer: func(_ context.Context, n notice.Notice) {
 				noticed = append(noticed, n)
 				panic("the observer is broken")
 			},
 		})
 		require.NoError(t, err)
-		if e.name == unreadable {
-			r.Faults.Next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse)
-		}
 		for range 4 {
-			log.Reset()
 			noticed = nil
 			report := r.report(s)
 			require.Len(t, noticed, len(report.Actions))
 			var lines []map[string]any
-			for _, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
-				var attrs map[string]any
-				if line != "" {
-					require.NoError(t, json.Unmarshal([]byte(line), &attrs))
-				}
-				if attrs["kind"] != nil {
-					lines = append(lines, attrs)
+			for in := json.NewDecoder(&log); in.More(); {
+				var line map[string]any
+				require.NoError(t, in.Decode(&line))
+				if line["kind"] != nil {
+					lines = append(lines, line)
 				}
 			}
 			require.Len(t, lines, len(report.Actions))
 			for i, a := range report.Actions {
 				seen[a.Kind] = true
-				require.Equal(t, []any{string(a.Kind), e.key.ID(), "acme", e.key.Operation().Name, string(a.From), string(a.To)},
+				require.Equal(t, []any{string(a.Kind), r.key.ID(), "acme", known.Operation.Name, string(a.From), string(a.To)},
 					[]any{lines[i]["kind"], lines[i]["record"], lines[i]["tenant"], lines[i]["operation"],
 						lines[i]["from"], lines[i]["to"]})
-				require.Equal(t, []any{a.Kind, e.key.ID(), "acme", a.Operation, a.Attempt, a.To},
+				require.Equal(t, []any{a.Kind, r.key.ID(), "acme", a.Operation, a.Attempt, a.To},
 					[]any{noticed[i].Kind, noticed[i].ID, noticed[i].Tenant, noticed[i].Operation,
 						noticed[i].Attempt, noticed[i].State})
 			}
 			r.Clock.Advance(time.Hour)
 		}
 	}
+	for _, e := range endings() {
+		check(e.op, lapsed)
+	}
+	check(reconcile.Operation{Operation: refund}, lapsed, next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse))
+	check(reconcile.Operation{Operation: refund}, accepted, wait(later.DefaultStartWithin), lapse)
 	source, err := os.ReadFile("../notice/notice.go")
 	require.NoError(t, err)
 	_, sweeps, found := bytes.Cut(source, []byte("// Kinds of notices of a sweep"))
@@ -452,29 +452,6 @@ func TestEveryActionIsReported(t *testing.T) {
 		require.True(t, seen[notice.Kind(m[1])], "nothing led to %s", m[1])
 	}
 	require.True(t, seen[notice.Unreadable])
-}
-
-// Of an operation that the sweeper does not know it does what the record says.
-func TestAnUnknownOperationIsNotForgotten(t *testing.T) {
-	r := newRig(t, refund)
-	keys := []idem.Key{
-		refund.Key(idem.SingleTenant, "1"), idem.Operation{Name: "re/fund #2"}.Key("a c/me", "1"),
-		idem.Operation{Name: "hook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}.Key("acme", "1"),
-	}
-	for _, key := range keys {
-		r.killed(key)
-	}
-	r.lapse()
-	s := r.sweeper(reconcile.SweepOptions{Concurrency: 1})
-	r.report(s)
-	r.Clock.Advance(reconcile.DefaultEscalateAfter)
-	r.report(s)
-	got := map[string]idem.State{}
-	for _, g := range r.escalations {
-		got[g.Tenant+"|"+g.Operation] = g.State
-	}
-	require.Equal(t, map[string]idem.State{"|refund": idem.Unknown, "a c/me|re/fund #2": idem.Unknown,
-		"acme|hook": idem.InProgress}, got)
 }
 
 func TestMistakesOfASweeper(t *testing.T) {
@@ -530,7 +507,9 @@ func TestAProviderThatIsSlowTakesNoTimeOfTheOthers(t *testing.T) {
 				most = max(most, running)
 				mu.Unlock()
 				deadline, _ := ctx.Deadline()
-				time.Sleep(time.Until(deadline) * 9 / 10)
+				left := time.Until(deadline)
+				require.Equal(t, min(reconcile.DefaultProbeTimeout, tc.sweep/2), left, "never more than the sweep has")
+				time.Sleep(left * 9 / 10)
 				mu.Lock()
 				running--
 				mu.Unlock()
