@@ -37,7 +37,6 @@ type actor struct {
 // sent is a write that is under way: it may land now, later, or several times.
 type sent struct {
 	what  string
-	actor int // whose end it is, -1 if nobody's
 	apply func(*protocol.Record, time.Time) (*protocol.Record, error)
 	ids   []string
 	// fenced: its caller was told that it has not landed.
@@ -306,7 +305,7 @@ func (w *state) withdrawal(c protocol.Claim) sent {
 	if len(c.Record.Steps) == 0 {
 		wd.ExpiresAt = w.now.Add(walkRetention)
 	}
-	return sent{what: "withdrawal", actor: -1, apply: wd.Apply, ids: []string{wd.Owner, wd.Write, c.Record.Owner, c.Seen}}
+	return sent{what: "withdrawal", apply: wd.Apply, ids: []string{wd.Owner, wd.Write, c.Record.Owner, c.Seen}}
 }
 
 // caller is what a deployment says of its operation. One that is not repeatable is
@@ -333,7 +332,7 @@ func (w state) call(t *testing.T, by caller) (next []*state) {
 				Stricter: repeat == protocol.NotRepeatable || v.rec.Repeat == protocol.NotRepeatable,
 			},
 		}
-		late := sent{what: "park by another call", actor: -1, apply: s.Apply, ids: []string{s.Write, s.Seen}, seen: s.Seen}
+		late := sent{what: "park by another call", apply: s.Apply, ids: []string{s.Write, s.Seen}, seen: s.Seen}
 		u := v.copy("later")
 		u.late = append(u.late, late)
 		require.True(t, v.land(t, late))
@@ -356,7 +355,7 @@ func (w state) call(t *testing.T, by caller) (next []*state) {
 		require.Less(t, v.uncertain(), by.maxAttempts, "runs too often: %v", v.trail)
 	}
 	c := v.newClaim(d.Do, by)
-	claim := sent{what: "claim", actor: -1, apply: c.Apply, ids: []string{c.Record.Owner, c.Record.Write, c.Seen}}
+	claim := sent{what: "claim", apply: c.Apply, ids: []string{c.Record.Owner, c.Record.Write, c.Seen}}
 	unknown := v.copy("reply lost") // neither landed nor withdrawn yet
 	unknown.late = append(unknown.late, claim, unknown.withdrawal(c))
 	withdrawn := v.copy("reply lost, withdrawn") // the claim is still under way
@@ -418,7 +417,7 @@ func (w state) act(t *testing.T, i int) (next []*state) {
 		if name == "completes" {
 			next = append(next, v.completesWithoutResult(t, i, f)...)
 		}
-		end := sent{what: name, actor: i, apply: f.Apply, ids: []string{f.Owner, f.Write}}
+		end := sent{what: name, apply: f.Apply, ids: []string{f.Owner, f.Write}}
 		queued := v.copy("later")
 		queued.late = append(queued.late, end)
 		v.land(t, end)
@@ -438,7 +437,7 @@ func (w state) act(t *testing.T, i int) (next []*state) {
 		v := w.copy(r.Owner + " " + name)
 		s.ID, s.Owner, s.Write = r.ID, r.Owner, v.id("w")
 		open := w.rec != nil && w.rec.Steps["charge"].Begun
-		if v.land(t, sent{what: name, actor: i, apply: s.Apply}) {
+		if v.land(t, sent{what: name, apply: s.Apply}) {
 			require.False(t, s.Begin && open, "an open step runs again: %v", v.trail)
 			next = append(next, v)
 		}
@@ -448,7 +447,7 @@ func (w state) act(t *testing.T, i int) (next []*state) {
 	if !r.ExpiresAt.IsZero() {
 		e.ExpiresAt = e.LeaseUntil.Add(walkRetention)
 	}
-	v.late = append(v.late, sent{what: "extension", actor: i, apply: e.Apply, ids: []string{e.Owner, e.Write}})
+	v.late = append(v.late, sent{what: "extension", apply: e.Apply, ids: []string{e.Owner, e.Write}})
 	return append(next, v)
 }
 
@@ -459,9 +458,9 @@ func (w state) completesWithoutResult(t *testing.T, i int, whole protocol.Finish
 	fact, result := whole, whole
 	fact.Write, fact.Ending.Omitted = v.id("w"), true
 	result.Attempt = protocol.WithoutResult{Write: fact.Write}
-	v.late = append(v.late, sent{what: "result", actor: i, apply: result.Apply,
+	v.late = append(v.late, sent{what: "result", apply: result.Apply,
 		ids: []string{whole.Owner, whole.Write, fact.Write}})
-	end := sent{what: "fact", actor: i, apply: fact.Apply, ids: []string{fact.Owner, fact.Write}}
+	end := sent{what: "fact", apply: fact.Apply, ids: []string{fact.Owner, fact.Write}}
 	queued := v.copy("later")
 	queued.late = append(queued.late, end)
 	v.land(t, end)
@@ -480,10 +479,10 @@ func (w state) commitInDoubt(t *testing.T, i int) *state {
 		fence.Ending = protocol.Ending{State: protocol.Unknown, Uncertain: true}
 	}
 	v.actors[i].running = false
-	if !v.land(t, sent{what: "fence", actor: i, apply: fence.Apply}) {
+	if !v.land(t, sent{what: "fence", apply: fence.Apply}) {
 		return nil
 	}
-	v.late = append(v.late, sent{what: "commit", actor: i, apply: f.Apply, ids: []string{f.Owner, f.Write}, fenced: true})
+	v.late = append(v.late, sent{what: "commit", apply: f.Apply, ids: []string{f.Owner, f.Write}, fenced: true})
 	return v
 }
 
@@ -586,7 +585,7 @@ func (w *state) lapse() sent {
 		ID: w.rec.ID, Kind: protocol.EventLapse, Seen: w.rec.Write, Write: w.id("w"),
 		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
 	}
-	return sent{what: "park from outside", actor: -1, apply: s.Apply, ids: []string{s.Write, s.Seen}, seen: s.Seen}
+	return sent{what: "park from outside", apply: s.Apply, ids: []string{s.Write, s.Seen}, seen: s.Seen}
 }
 
 func (w *state) resolve(to protocol.State, again bool) sent {
@@ -604,7 +603,7 @@ func (w *state) resolve(to protocol.State, again bool) sent {
 	if again {
 		what = resolvedAgain + string(to)
 	}
-	return sent{what: what, actor: -1, apply: s.Apply, ids: []string{s.Owner, s.Write, s.Seen},
+	return sent{what: what, apply: s.Apply, ids: []string{s.Owner, s.Write, s.Seen},
 		seen: s.Seen, settles: true}
 }
 
@@ -628,18 +627,18 @@ func (w *state) postpone(escalate bool) sent {
 	if escalate {
 		p.EscalatedAt = w.now
 	}
-	return sent{what: postponed + fmt.Sprint(", escalated: ", escalate), actor: -1, apply: p.Apply,
+	return sent{what: postponed + fmt.Sprint(", escalated: ", escalate), apply: p.Apply,
 		ids: []string{p.Seen, p.SeenSweep, p.Sweep}, seen: p.Seen}
 }
 
 func (w *state) forget() sent {
 	e := protocol.Erasure{ID: w.rec.ID, Seen: w.rec.Write}
-	return sent{what: erased, actor: -1, apply: e.Apply, ids: []string{e.Seen}, seen: e.Seen}
+	return sent{what: erased, apply: e.Apply, ids: []string{e.Seen}, seen: e.Seen}
 }
 
 func (w *state) prolong() sent {
 	p := protocol.Prolongation{ID: w.rec.ID, Seen: w.rec.Write, Write: w.id("w"), ExpiresAt: w.now.Add(2 * walkRetention)}
-	return sent{what: prolonged, actor: -1, apply: p.Apply, ids: []string{p.Seen, p.Write}, seen: p.Seen}
+	return sent{what: prolonged, apply: p.Apply, ids: []string{p.Seen, p.Write}, seen: p.Seen}
 }
 
 // questions are the states from which questions come: a claim that runs, and one that

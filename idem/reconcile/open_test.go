@@ -191,8 +191,7 @@ func TestOpenQuestionsOfAShardThatCannotBeReadStayOpen(t *testing.T) {
 
 // Also those that the call reads again each time, since a call may take them over at their place.
 func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T) {
-	id := refund.Key("acme", "old").ID()
-	for name, of := range map[string]func(rec *idem.Record){
+	kinds := map[string]func(rec *idem.Record){
 		"with steps": func(rec *idem.Record) {
 			rec.Steps = map[string]protocol.RecordedStep{"charge": {Begun: true, Write: "w1"}}
 		},
@@ -204,24 +203,24 @@ func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T
 		"released": func(rec *idem.Record) {
 			rec.State, rec.Steps = idem.Released, map[string]protocol.RecordedStep{"reserve": {Write: "w1"}}
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, refund)
-			now := r.Clock.Now().Truncate(time.Millisecond)
-			rec := question(id, now)
-			of(&rec)
-			r.put(now, rec)
-			r.Clock.Advance(2 * time.Hour)
-			bad := -1
-			rc := r.over(r.down(&bad))
-			for _, want := range []error{nil, idem.ErrStoreUnavailable, idem.ErrStoreUnavailable} {
-				open, err := rc.OpenQuestions(t.Context())
-				require.ErrorIs(t, err, want)
-				require.Equal(t, 1, open[0].Count)
-				require.WithinDuration(t, now, open[0].Oldest, 0)
-				bad = shardAs(t, id, rec.State)
-			}
-		})
+	}
+	r := newRig(t, refund)
+	now := r.Clock.Now().Truncate(time.Millisecond)
+	for name, of := range kinds {
+		rec := question(idem.Operation{Name: name}.Key("acme", "old").ID(), now)
+		of(&rec)
+		r.put(now, rec)
+	}
+	r.Clock.Advance(2 * time.Hour)
+	for _, want := range []error{nil, idem.ErrStoreUnavailable, idem.ErrStoreUnavailable} {
+		open, err := r.OpenQuestions(t.Context())
+		require.ErrorIs(t, err, want)
+		require.Len(t, open, 1+len(kinds), "%+v", open)
+		for _, o := range open[1:] {
+			require.Equal(t, 1, o.Count, o.Operation)
+			require.WithinDuration(t, now, o.Oldest, 0, o.Operation)
+		}
+		r.Faults.Always(idemtest.Refuse, idemtest.Due)
 	}
 }
 
