@@ -74,7 +74,7 @@ func TestAWorkerRunsNoInputOfAnEarlierAcceptance(t *testing.T) {
 	d.is(idem.Completed)
 }
 
-// The message that would bring the next worker is gone: people have the work then, and can end it.
+// The message that would bring the next worker is deleted: people have the work then, and can end it.
 func TestWorkThatNoWorkerComesForAnyMoreIsEndedByPeople(t *testing.T) {
 	watched := func(w idem.Watch) idem.Operation {
 		op := repeatable
@@ -154,7 +154,7 @@ func TestALateAcceptanceIsNone(t *testing.T) {
 	}
 }
 
-// Workers have come and gone when its caller asks what became of the commit.
+// Workers have run when its caller asks what became of the commit.
 func TestAnAcceptanceWhoseReplyIsLostWhileWorkersCome(t *testing.T) {
 	for attempts := range 4 {
 		d := newDesk(t, statement)

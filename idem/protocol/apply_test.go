@@ -16,11 +16,11 @@ func TestApplyChangesNothingElse(t *testing.T) {
 	held := func() *protocol.Record { return heldRecord() }
 	parked := with(heldRecord, func(r *protocol.Record) { r.State = protocol.Unknown })
 	seven := protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}
-	read := protocol.RecordedStep{Write: "w-told", BegunAt: lease, Body: seven}
-	told := with(heldRecord, func(r *protocol.Record) {
+	read := protocol.RecordedStep{Write: "w-said", BegunAt: lease, Body: seven}
+	said := with(heldRecord, func(r *protocol.Record) {
 		unread := read
 		unread.FromResolution = true
-		r.Steps["told"] = unread
+		r.Steps["said"] = unread
 	})
 	// step is what a write about a step leaves: the record never expires from then on.
 	step := func(name string, s protocol.RecordedStep) func(*protocol.Record) {
@@ -84,17 +84,17 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		}.Apply
 	}
 	over := func(r *protocol.Record) { r.State = protocol.Completed } // and past its expiry
-	replacement := protocol.Withdrawal{Claim: protocol.Claim{Record: claim, Seen: "seen", Replace: true}, Owner: "nobody",
-		Write: "back", ExpiresAt: expires}
+	replacement := protocol.Withdrawal{Claim: protocol.Claim{Record: claim, Seen: "seen", Replace: true},
+		Owner: "no attempt", Write: "back", ExpiresAt: expires}
 	landed, err := replacement.Claim.Apply(with(heldRecord, over)(), instant)
 	require.NoError(t, err)
 	withdrawn := func(r *protocol.Record) {
 		*r = claim
-		r.State, r.Owner, r.Write, r.ExpiresAt = protocol.Released, "nobody", "back", expires
+		r.State, r.Owner, r.Write, r.ExpiresAt = protocol.Released, "no attempt", "back", expires
 		r.Uncertain, r.UpdatedAt, r.Seen = false, instant, "seen"
 	}
 	_, err = replacement.Apply(nil, instant)
-	require.ErrorAs(t, err, new(*protocol.ConflictError), "what is gone does not come back")
+	require.ErrorAs(t, err, new(*protocol.ConflictError), "what was deleted does not come back")
 	for name, c := range map[string]struct {
 		from   func() *protocol.Record
 		apply  func(*protocol.Record, time.Time) (*protocol.Record, error)
@@ -111,12 +111,12 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			r.UpdatedAt, r.Seen = instant, "seen"
 		}},
 		"withdrawn takeover": {
-			parked, protocol.Withdrawal{Claim: protocol.Claim{Record: claim, Seen: "seen"}, Owner: "nobody",
+			parked, protocol.Withdrawal{Claim: protocol.Claim{Record: claim, Seen: "seen"}, Owner: "no attempt",
 				Write: "back"}.Apply,
 			func(r *protocol.Record) {
 				old := *r
 				*r = claim
-				r.CreatedAt, r.Steps, r.State, r.Owner, r.Write = old.CreatedAt, old.Steps, protocol.Released, "nobody", "back"
+				r.CreatedAt, r.Steps, r.State, r.Owner, r.Write = old.CreatedAt, old.Steps, protocol.Released, "no attempt", "back"
 				r.ExpiresAt, r.Uncertain, r.UpdatedAt = time.Time{}, false, instant
 				r.Seen = "seen"
 				asked(r)
@@ -237,14 +237,14 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		// It replaces what an earlier resolution has recorded, but no step that an attempt has recorded.
 		"resolution over what an earlier one has said of steps": {
 			with(decided("w-ref"), func(r *protocol.Record) {
-				r.Steps["told"] = protocol.RecordedStep{Write: "seen", FromResolution: true}
+				r.Steps["said"] = protocol.RecordedStep{Write: "seen", FromResolution: true}
 			}),
-			again(protocol.StepWrite{Name: "told", Result: []byte("2")}, protocol.StepWrite{Name: "done", Result: []byte("2")},
+			again(protocol.StepWrite{Name: "said", Result: []byte("2")}, protocol.StepWrite{Name: "done", Result: []byte("2")},
 				protocol.StepWrite{Name: "absent", Result: []byte("2")}),
 			resolved(func(r *protocol.Record) {
-				said := two
-				said.FromResolution = true
-				r.Steps["told"] = said
+				replaced := two
+				replaced.FromResolution = true
+				r.Steps["said"] = replaced
 			}),
 		},
 		"resolution over one with a reference": {
@@ -266,12 +266,12 @@ func TestApplyChangesNothingElse(t *testing.T) {
 					Failure: failure}
 			}),
 		},
-		"what was said is read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told",
-			Read: true}.Apply, step("told", read)},
-		"what was said cannot be read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told",
+		"what was said is read": {said, protocol.StepWrite{Owner: "own", Write: "w", Name: "said", Seen: "w-said",
+			Read: true}.Apply, step("said", read)},
+		"what was said cannot be read": {said, protocol.StepWrite{Owner: "own", Write: "w", Name: "said", Seen: "w-said",
 			Unread: true, Due: lease}.Apply,
 			func(r *protocol.Record) {
-				step("told", protocol.RecordedStep{Write: "w-told", BegunAt: lease, FromResolution: true, Begun: true})(r)
+				step("said", protocol.RecordedStep{Write: "w-said", BegunAt: lease, FromResolution: true, Begun: true})(r)
 				r.Due = lease
 			}},
 	} {

@@ -31,8 +31,10 @@ func ages(age time.Duration) move {
 	return knows(func(o *reconcile.Operation) { o.EscalateAfter = age })
 }
 
-// whileTold has the moves made while operators are sent a question.
-func whileTold(moves ...move) move { return func(r *rig) { r.told = func() { r.play(moves...) } } }
+// whileSending has the moves made while operators are sent a question.
+func whileSending(moves ...move) move {
+	return func(r *rig) { r.sending = func() { r.play(moves...) } }
+}
 
 // slow takes a while for each call, as a network does.
 func slow(ctx context.Context, c *idemtest.Call) error {
@@ -86,7 +88,7 @@ func TestAQuestionIsEscalatedOnce(t *testing.T) {
 	} {
 		play(t, story{"the sweep dies: " + name, refund, []move{
 			lapsed, next(idemtest.Settle, settle), asks(cannotBeKnown),
-			whileTold(always(idemtest.LoseRequest)), sweep, heal, whileTold(),
+			whileSending(always(idemtest.LoseRequest)), sweep, heal, whileSending(),
 			wait(5 * time.Minute), sweeps(notice.Escalated), sameMessage(2),
 		}})
 	}
@@ -107,11 +109,11 @@ func TestAQuestionIsEscalatedOnce(t *testing.T) {
 			func(r *rig) { require.Zero(r.t, r.record().EscalatedAt) },
 		}},
 		// It renews its lease and says what the provider calls the effect.
-		{"a parked attempt goes on while operators are told", refund, []move{
-			lapsed, asks(cannotBeKnown), whileTold(renews(time.Minute), refers("ch_1")),
+		{"a parked attempt goes on while operators are sent it", refund, []move{
+			lapsed, asks(cannotBeKnown), whileSending(renews(time.Minute), refers("ch_1")),
 			sweeps(notice.SweepParked, notice.Escalated), minutes, escalated(1), changed(parked, wasEscalated), recorded,
 		}},
-		// Operators say that it had no effect. The steps are still to be gone on with: that is a new
+		// Operators say that it had no effect. The steps are still to be continued: that is a new
 		// question, which gets its time and a message of its own.
 		{"an answered question", refund, []move{
 			resends(), fails(stepThen(errPlain), errPlain), is(idem.Unknown), aged,
@@ -137,7 +139,7 @@ func TestAQuestionIsEscalatedOnce(t *testing.T) {
 	// Operators have had an abandoned claim for a while when its process wakes up, renews its lease
 	// and dies: that is a new question, and they get it once more.
 	for name, tc := range map[string]struct {
-		after time.Duration // the give-up
+		after time.Duration // it was escalated
 		runs  bool          // a sweep sees it while it runs
 	}{
 		"at once":              {after: time.Second},
@@ -220,8 +222,8 @@ func TestWhatNoSweepCanAnswerIsEscalated(t *testing.T) {
 			lapsed, ends(errPlain), is(idem.Unknown), knows(func(*reconcile.Operation) {}),
 			times(2, wait(escalateAfter), sweep), escalated(1, withNoProvider+"; it has had its 2 attempts"),
 		}},
-		// The charge took effect, somebody has said so, and the client never calls again. What operators are
-		// told to do about it can be done.
+		// The charge took effect, somebody has said so, and the client never calls again. What operators read
+		// that they can do about it can be done.
 		{"when no call continues the work", order, []move{
 			interrupted, resolves(charged(tookEffect)), wait(time.Hour), sweeps(notice.Escalated),
 			func(r *rig) {
@@ -410,7 +412,7 @@ func TestASecondTryOfAChangeHasAnEntryOfItsOwn(t *testing.T) {
 	r := newRig(t, refund)
 	store := &entries{Store: r.Faults}
 	r.Reconciler = r.over(store)
-	r.play(lapsed, asks(cannotBeKnown), whileTold(refers("ch_1")), sweeps(notice.SweepParked, notice.Escalated))
+	r.play(lapsed, asks(cannotBeKnown), whileSending(refers("ch_1")), sweeps(notice.SweepParked, notice.Escalated))
 	require.Len(r.t, store.of, 2)
 	require.NotEqual(r.t, store.of[0], store.of[1])
 }

@@ -283,7 +283,7 @@ func TestAResolutionThatComesTooLateOrChangesNothingIsRefused(t *testing.T) {
 			`Steps has "charge", which the earlier resolution has removed`},
 		"it was released before":      {absent, toReleased, nil, "released before, and nothing would change"},
 		"an attempt runs":             {took, absent, killed, "is in_progress by its attempt 2"},
-		"an attempt has gone by it":   {took, absent, fails(returns(0, errPlain), nil), "is released by its attempt 2"},
+		"an attempt has used it":      {took, absent, fails(returns(0, errPlain), nil), "is released by its attempt 2"},
 		"an attempt has died in ship": {took, absent, killedIn("ship"), `Steps has "charge", whose outcome is recorded`},
 		"an attempt has completed":    {took, absent, gets(shop, 7), "is completed by its attempt 2"},
 	} {

@@ -239,7 +239,7 @@ func TestWhatIsSaidOfAStep(t *testing.T) {
 	for name, reply := range map[string]idemtest.Fault{
 		"it uses it": idemtest.Pass, "its reply is lost": idemtest.LoseReply,
 	} {
-		play(t, story{"an attempt has gone on without it: " + name, order, []move{
+		play(t, story{"an attempt has used it without a result: " + name, order, []move{
 			killedInStep("charge", undo), resolves(charged(withoutResult)), next(idemtest.RecordStep, reply),
 			fails(chargeWith(struct{}{}, true, errPlain), nil), lapse,
 			fails(refundable(receipt{"ch_2"}), new(*idem.StepUnavailableError)), lapse,
@@ -380,7 +380,7 @@ func TestWhatStepsDidIsUndone(t *testing.T) {
 			toUndo(byHand(to(402)), "charge"), resolves(byHand(to(402))), undone("charge"), gets(mustNotRun, 402),
 		}},
 		// A handler that answers with a refusal has its steps undone. One that is recorded as the result
-		// would leave the booking, and tell the client that it was declined.
+		// would leave the booking, and say to the client that it was declined.
 		{"a refusal is not recorded by a person", refund, []move{
 			fails(stepThen(errPlain), errPlain), lapse,
 			refuses(refusal(), unpaid("book")), toUndo(refusal(), "book"),

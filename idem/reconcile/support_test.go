@@ -56,7 +56,7 @@ type rig struct {
 	options   reconcile.SweepOptions
 	sweeping  *reconcile.Sweeper // with the options; nil before the first sweep
 	swept     reconcile.Report   // the latest one
-	told      func()             // what happens while operators are sent a question
+	sending   func()             // what happens while operators are sent a question
 
 	mu          sync.Mutex
 	notices     []notice.Notice
@@ -67,7 +67,7 @@ type rig struct {
 
 func newRig(t *testing.T, op idem.Operation) *rig {
 	t.Helper()
-	r := &rig{Harness: idemtest.New(t, nil), t: t, key: op.Key("acme", "r-1"), told: func() {}}
+	r := &rig{Harness: idemtest.New(t, nil), t: t, key: op.Key("acme", "r-1"), sending: func() {}}
 	r.operation.Operation = op
 	r.Reconciler = r.over(r.Faults)
 	return r
@@ -157,7 +157,7 @@ func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 		r.mu.Lock()
 		r.escalations = append(r.escalations, g)
 		r.mu.Unlock()
-		r.told()
+		r.sending()
 		return r.refuse
 	}
 	o.Observer = func(_ context.Context, n notice.Notice) {
