@@ -269,10 +269,9 @@ func TestASweepStopsBeforeItsDeadline(t *testing.T) {
 func TestADryRunWritesNothing(t *testing.T) {
 	for _, e := range endings() {
 		t.Run(e.name, func(t *testing.T) {
-			r := newRig(t, refund)
-			r.killed(e.key)
-			r.lapse()
 			op := e.op
+			r := newRig(t, op.Operation)
+			lapsed(r)
 			if op.Probe != nil {
 				op.Probe = func(context.Context, reconcile.Question) (reconcile.Answer, error) { panic("not in a dry run") }
 			}
@@ -280,7 +279,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 				op.OnAbandoned = func(context.Context, reconcile.Question) error { panic("not in a dry run") }
 			}
 			dry := r.sweeper(reconcile.SweepOptions{DryRun: true, Operations: []reconcile.Operation{op}})
-			before := r.Record(e.key)
+			before := r.record()
 			r.notices = nil
 			for range 2 {
 				r.Faults.Reset()
@@ -290,12 +289,12 @@ func TestADryRunWritesNothing(t *testing.T) {
 				for _, method := range r.Faults.Calls() {
 					require.Contains(t, []idemtest.Method{idemtest.Due, idemtest.Get}, method)
 				}
-				require.Equal(t, before, r.Record(e.key))
+				require.Equal(t, before, r.record())
 				r.Clock.Advance(24 * time.Hour) // then operators would get it
 			}
 			require.Empty(t, r.escalations)
 			require.Empty(t, r.notices)
-			require.Empty(t, r.changes(e.key))
+			require.Empty(t, r.changes(r.key))
 		})
 	}
 }
