@@ -115,9 +115,8 @@ func (w *isolation) stream(t *testing.T, batches int, ordered, alone bool) time.
 			refs = append(refs, w.publish(fmt.Sprintf("r%d-%d", b, n), customer(ordered, n), n%10 == 5))
 		}
 		called := time.Now()
-		_, first := deliver(t, w.relay, refs...)
+		deliver(t, w.relay, refs...)
 		longest = max(longest, time.Since(called))
-		require.Equal(t, len(refs), first, "the stream goes on")
 	}
 	require.Len(t, w.at, 90*batches, "all that is for the healthy one has been sent")
 	require.LessOrEqual(t, longest, 5*time.Second, "what an invocation is kept alive for")
@@ -205,8 +204,7 @@ func deadDestination(t *testing.T, failing outbox.Sender, ordered bool) {
 		looked := 0
 		s.at("Held", func() error { looked++; return nil })
 		for n := range 1000 {
-			_, first := deliver(t, r, s.put(fmt.Sprintf("r%04d", n), 0, customer(ordered, n%50)))
-			require.Equal(t, 1, first)
+			deliver(t, r, s.put(fmt.Sprintf("r%04d", n), 0, customer(ordered, n%50)))
 			want = append(want, fmt.Sprintf("r%04d/0", n))
 			time.Sleep(time.Second)
 		}

@@ -23,19 +23,28 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func deliver(t *testing.T, r *outbox.Relay, refs ...outbox.Ref) (outbox.Report, int) {
+// deliver delivers the messages, and checks that the stream need not deliver any of them again.
+func deliver(t *testing.T, r *outbox.Relay, refs ...outbox.Ref) outbox.Report {
 	t.Helper()
 	report, first, err := r.Deliver(within(t, time.Minute), refs)
 	require.NoError(t, err)
-	return report, first
+	require.Equal(t, len(refs), first, "the stream goes on")
+	return report
 }
 
-// delivers checks that a delivery does this, and leaves the stream nothing to deliver again.
+// deliversAgain checks that the stream delivers the messages again, from the first one on.
+func deliversAgain(t *testing.T, r *outbox.Relay, refs ...outbox.Ref) outbox.Report {
+	t.Helper()
+	report, first, err := r.Deliver(within(t, time.Minute), refs)
+	require.NoError(t, err)
+	require.Zero(t, first)
+	return report
+}
+
+// delivers checks that a delivery does this.
 func delivers(t *testing.T, r *outbox.Relay, want outbox.Report, refs ...outbox.Ref) {
 	t.Helper()
-	report, first := deliver(t, r, refs...)
-	require.Equal(t, len(refs), first)
-	require.Equal(t, want, report)
+	require.Equal(t, want, deliver(t, r, refs...))
 }
 
 // sweep returns what a sweep did; the oldest message has a test of its own.
@@ -99,8 +108,7 @@ func TestRejectedIsADeadLetterAtOnce(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		p.failFor(idOf("a", 0), outbox.Reject(errors.New("too large for the queue")))
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k")}
-		report, first := deliver(t, r, refs...)
-		require.Equal(t, 2, first)
+		report := deliver(t, r, refs...)
 		require.Equal(t, 1, report.Dead)
 		require.Equal(t, 1, report.Sent)
 		e := s.get(refs[0])
@@ -114,7 +122,7 @@ func TestDestinationWithoutRoute(t *testing.T) {
 		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"prices": p}, &outbox.Options{MaxTries: 1})
 		require.NoError(t, err)
 		ref := s.put("a", 0, "")
-		report, _ := deliver(t, r, ref)
+		report := deliver(t, r, ref)
 		require.Equal(t, 1, report.Dead)
 		require.Contains(t, s.get(ref).Reason, `no destination "orders"`)
 	})
@@ -127,8 +135,7 @@ func TestSentAndNotNoted(t *testing.T) {
 		withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 			s.at("Dispatch", func() error { return errors.New("no reply") })
 			refs := []outbox.Ref{s.put("a", 0, key), s.put("b", 0, key)}
-			report, first := deliver(t, r, refs...)
-			require.Zero(t, first)
+			report := deliversAgain(t, r, refs...)
 			require.Equal(t, 2, report.Left)
 			require.Equal(t, []string{"no reply"}, report.Problems)
 			if key != "" {
@@ -155,13 +162,11 @@ func TestStoreDown(t *testing.T) {
 		require.Zero(t, first)
 		s.at("Retry", down)
 		p.fault = func(outbox.Message) error { return errDown }
-		report, first := deliver(t, r, refs...)
-		require.Zero(t, first, "a failure that cannot be noted is delivered again")
+		report := deliversAgain(t, r, refs...)
 		require.Equal(t, 2, report.Left)
 		s.at("DeadLetter", down)
 		p.fault = func(outbox.Message) error { return outbox.Reject(errDown) }
-		_, first = deliver(t, r, refs...)
-		require.Zero(t, first)
+		deliversAgain(t, r, refs...)
 		s.at("Waiting", down)
 		_, err = r.Sweep(t.Context())
 		require.ErrorContains(t, err, "store down")
@@ -270,8 +275,7 @@ func TestDeliveriesSideBySide(t *testing.T) {
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
-				_, first := deliver(t, r, refs...)
-				require.Equal(t, 2, first)
+				deliver(t, r, refs...)
 			})
 		}
 		both.Wait()
@@ -290,7 +294,7 @@ func TestTriesAreNotedFromGraceOn(t *testing.T) {
 				require.Equal(t, noted, s.get(ref).Tries, "after %v", age)
 				return nil
 			}
-			report, _ := deliver(t, relay(t, s, p, nil), ref)
+			report := deliver(t, relay(t, s, p, nil), ref)
 			require.Equal(t, 1, report.Sent)
 		}
 		s, p := newMemoryStore(), &post{}
@@ -321,13 +325,10 @@ func TestATryIsNotStolenWhileItRuns(t *testing.T) {
 		}
 		o := &outbox.Options{Patience: sendTimeout}
 		stream, other := relay(t, s, p, o), relay(t, s, p, o)
-		done := make(chan int)
-		go func() {
-			_, first := deliver(t, stream, one, two)
-			done <- first
-		}()
+		var delivered sync.WaitGroup
+		delivered.Go(func() { deliver(t, stream, one, two) })
 		sweeps(t, other, 9, time.Second)
-		require.Equal(t, 2, <-done)
+		delivered.Wait()
 		require.Equal(t, []string{"rec/0", "rec/1"}, p.bodies())
 	})
 }
@@ -463,7 +464,7 @@ func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
 
 		down = true
 		second := time.Now()
-		report, _ := deliver(t, r, s.put("r3", 0, ""))
+		report := deliver(t, r, s.put("r3", 0, ""))
 		require.Zero(t, report.OldestAt, "a delivery sees only what it is given")
 		for range 3 {
 			time.Sleep(time.Hour)
@@ -495,7 +496,7 @@ func TestASweepCountsWhatTheStreamHasMissed(t *testing.T) {
 			}
 			for n := range 30 {
 				orders, down, unknown := put(fmt.Sprint("r", n))
-				report, _ := deliver(t, r, orders, down, unknown)
+				report := deliver(t, r, orders, down, unknown)
 				require.Zero(t, report.Missed)
 			}
 			for range 3 {
