@@ -265,6 +265,8 @@ func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
 		require.Empty(t, p.bodies(), "its record has published another one before it")
 		delivers(t, r, outbox.Report{Sent: 1, Unreadable: 1, Deferred: 2, Problems: []string{"of version 9"}}, refs...)
 		time.Sleep(time.Hour)
+		require.Equal(t, 1, sweep(t, r).Unreadable)
+		require.Equal(t, outbox.New, s.get(refs[0]).State, "it is left alone")
 		s.all[refs[0]].Unreadable = nil // a newer relay can read it
 		sweep(t, r)
 		require.Equal(t, []string{"c/0", "a/0", "a/1", "b/0"}, p.bodies())

@@ -255,17 +255,6 @@ func TestASendEndsBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-func TestUnreadableIsLeftAlone(t *testing.T) {
-	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-		ref := s.put("a", 0, "")
-		s.all[ref].Unreadable = errors.New("of version 9")
-		delivers(t, r, outbox.Report{Sent: 1, Unreadable: 1, Problems: []string{"of version 9"}}, ref, s.put("b", 0, ""))
-		time.Sleep(time.Hour)
-		require.Equal(t, 1, sweep(t, r).Unreadable)
-		require.Equal(t, outbox.New, s.get(ref).State)
-	})
-}
-
 // The stream and the sweep both read an old message: the second of them skips it.
 func TestDeliveriesSideBySide(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
