@@ -17,6 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/testenv/contract"
 	"github.com/stretchr/testify/require"
 )
 
@@ -287,14 +288,14 @@ func TestErrorsReachTheRuntime(t *testing.T) {
 	for _, gateway := range []string{"HTTPAPI", "RESTAPI", "FunctionURL", "ALB"} {
 		for _, res := range []*idemhttp.Response{{}, {Status: 500}} {
 			n, given := 0, error(nil)
-			serve := entryPoints[gateway].serve(newEngine(t, memory()), idemhttp.AnyRoute(charge),
+			serve := entryPoints[gateway].open(t, newEngine(t, memory()), idemhttp.AnyRoute(charge), nil,
 				func(context.Context) (*idemhttp.Response, error) {
 					n++
 					return res, given
 				})
 			for name, failure := range failures() {
 				n, given = 0, idem.Permanent(failure)
-				sent := post(header("Idempotency-Key", "the-key-of-"+strings.ReplaceAll(name, " ", "-")+"-failures"))
+				sent := post(contract.Header("Idempotency-Key", "the-key-of-"+strings.ReplaceAll(name, " ", "-")+"-failures"))
 				_, live := serve(t.Context(), sent)
 				_, again := serve(t.Context(), sent)
 				require.Equal(t, 1, n)
@@ -303,7 +304,7 @@ func TestErrorsReachTheRuntime(t *testing.T) {
 			}
 			for _, method := range []string{"POST", "GET"} {
 				n, given = 0, own
-				_, err := serve(t.Context(), post(func(r *request) { r.method = method }))
+				_, err := serve(t.Context(), post(contract.Method(method)))
 				require.True(t, err == own, "%s %s", gateway, method)
 				require.Equal(t, 1, n)
 			}
@@ -337,9 +338,11 @@ func TestBytesOfAnotherGateway(t *testing.T) {
 	const picture = "\x89PNG\r\n\x1a\n\xff\x00"
 	for _, name := range plainSamples {
 		engine := newEngine(t, memory())
-		contract, err := idemhttp.New(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil)
+		served, err := idemhttp.New(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil)
 		require.NoError(t, err)
-		_, err = contract.Serve(t.Context(), requestOf(t, name), answering(200, picture))
+		_, err = served.Serve(t.Context(), requestOf(t, name), func(context.Context) (*idemhttp.Response, error) {
+			return &idemhttp.Response{Status: 200, Body: []byte(picture)}, nil
+		})
 		require.NoError(t, err)
 		ask, runs := opened(t, engine, name, idemhttp.SingleTenant)
 		a := ask(t.Context(), nil)

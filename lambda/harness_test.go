@@ -3,13 +3,19 @@ package idemlambda
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"flag"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
@@ -17,6 +23,8 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/testenv/contract"
+	"github.com/idem-go/idempotency/idem/testenv/contract/contracttest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -95,18 +103,78 @@ func golden(t *testing.T, name string, v any) {
 
 // request is what a client sends, before any gateway has seen it.
 type request struct {
-	method, path      string
-	header            map[string]string
-	body              string
-	tenant, principal string
+	contract.Request
+	principal string
 	// route is the template that the gateway has matched, if it is not the path.
 	route string
 }
 
-func (r request) template() string { return cmp.Or(r.route, r.path) }
+func post(changes ...contract.Change) request {
+	return request{Request: contract.NewRequest("8e03978e-40d5-43e8-bc93-6894a57f9324").With(changes...)}
+}
+
+func (r request) raw() (path, query string) {
+	path, query, _ = strings.Cut(r.Path, "?")
+	return path, query
+}
+
+// matched is the template, and its parameters, which is only the table's.
+func (r request) matched() (template string, parameters map[string]string) {
+	path, _ := r.raw()
+	if id, ok := strings.CutPrefix(path, "/payments/"); ok {
+		return contract.RefundPath, map[string]string{"id": strings.TrimSuffix(id, "/refunds")}
+	}
+	return cmp.Or(r.route, path), nil
+}
+
+// body is what the event has: Base64 if it is no text.
+func (r request) body() (body string, encoded bool) {
+	if utf8.ValidString(r.Body) {
+		return r.Body, false
+	}
+	return base64.StdEncoding.EncodeToString([]byte(r.Body)), true
+}
+
+// joinedHeader has one line for each header, with its name in lower case.
+func (r request) joinedHeader() map[string]string {
+	out := map[string]string{}
+	for name, values := range r.Header {
+		out[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	return out
+}
+
+func (r request) claims() map[string]string {
+	claims := map[string]string{"tenant": r.Tenant, "sub": r.principal}
+	maps.DeleteFunc(claims, func(_, value string) bool { return value == "" })
+	return claims
+}
 
 // client sends a request through a gateway and returns the answer.
-type client func(context.Context, request) (*idemhttp.Response, error)
+type client func(context.Context, request) (contracttest.Reply, error)
+
+func (c client) must(t *testing.T, r request) contracttest.Reply {
+	t.Helper()
+	res, err := c(t.Context(), r)
+	require.NoError(t, err)
+	return res
+}
+
+// replyOf is what a client sees of a response.
+func replyOf(t testing.TB, res *idemhttp.Response) contracttest.Reply {
+	t.Helper()
+	header := http.Header{"Set-Cookie": res.Cookies}
+	for name, values := range spread(res) {
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	body := res.Body
+	if res.Base64 {
+		var err error
+		body, err = base64.StdEncoding.DecodeString(string(body))
+		require.NoError(t, err)
+	}
+	return contracttest.Reply{Status: res.Status, Header: header, Body: string(body)}
+}
 
 // adapter is one of this package's functions for a gateway, such as HTTPAPI.
 type adapter[E, R any] = func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options,
@@ -116,21 +184,8 @@ type adapter[E, R any] = func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc
 type entryPoint struct {
 	// tenant and principal are where the gateway's identities are.
 	tenant, principal idemhttp.TenantFunc
-	open              func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, idemhttp.Next) client
+	open              func(testing.TB, *idem.Engine, idemhttp.Routes, *idemhttp.Options, idemhttp.Next) client
 }
-
-// serve makes a client of the entry point with its tenant and the options.
-func (d entryPoint) serve(e *idem.Engine, routes idemhttp.Routes, next idemhttp.Next,
-	change ...func(*idemhttp.Options)) client {
-	o := &idemhttp.Options{}
-	for _, f := range change {
-		f(o)
-	}
-	return d.open(e, routes, d.tenant, o, next)
-}
-
-// bindPrincipal makes keys those of a principal.
-func (d entryPoint) bindPrincipal(o *idemhttp.Options) { o.Principal = d.principal }
 
 var entryPoints = map[string]entryPoint{
 	"HTTPAPI": behind(idemhttp.Claim("tenant"), idemhttp.Claim("sub"), HTTPAPI, eventV2, toV2, fromV2),
@@ -144,8 +199,8 @@ var entryPoints = map[string]entryPoint{
 // behind makes an entry point of an adapter, the event of a request, and the two forms of a response.
 func behind[E, R any](tenant, principal idemhttp.TenantFunc, wrap adapter[E, R], event func(request) E,
 	to func(*E, *R, *idemhttp.Response) R, from func(*R) *idemhttp.Response) entryPoint {
-	return entryPoint{tenant, principal, func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc,
-		o *idemhttp.Options, next idemhttp.Next) client {
+	return entryPoint{tenant, principal, func(t testing.TB, e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options,
+		next idemhttp.Next) client {
 		h := wrap(e, routes, tenant, o, func(ctx context.Context, _ E) (out R, err error) {
 			res, err := next(ctx)
 			if res == nil {
@@ -153,41 +208,50 @@ func behind[E, R any](tenant, principal idemhttp.TenantFunc, wrap adapter[E, R],
 			}
 			return to(new(E), &out, res), err
 		})
-		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
+		return func(ctx context.Context, r request) (contracttest.Reply, error) {
 			res, err := h(ctx, event(r))
 			if err != nil {
-				return nil, err
+				return contracttest.Reply{Failed: true}, err
 			}
-			return from(&res), nil
+			return replyOf(t, from(&res)), nil
 		}
 	}}
 }
 
-func eventV2(r request) events.APIGatewayV2HTTPRequest {
-	e := events.APIGatewayV2HTTPRequest{Version: "2.0", RouteKey: r.method + " " + r.template(), RawPath: r.path,
-		Headers: lower(r.header), Body: r.body}
-	e.RequestContext.HTTP.Method = r.method
+func eventV2(r request) (e events.APIGatewayV2HTTPRequest) {
+	e.Version, e.Headers = "2.0", r.joinedHeader()
+	e.Body, e.IsBase64Encoded = r.body()
+	e.RawPath, e.RawQueryString = r.raw()
+	e.RouteKey, e.PathParameters = r.matched()
+	e.RouteKey = r.Method + " " + e.RouteKey
+	e.RequestContext.HTTP.Method = r.Method
 	e.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
 		JWT: &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: r.claims()},
 	}
 	return e
 }
 
-func eventV1(r request) events.APIGatewayProxyRequest {
-	e := events.APIGatewayProxyRequest{Resource: r.template(), Path: r.path, HTTPMethod: r.method, Headers: r.header,
-		MultiValueHeaders: lines(r.header), Body: r.body}
+func eventV1(r request) (e events.APIGatewayProxyRequest) {
+	e.HTTPMethod, e.MultiValueHeaders = r.Method, r.Header
+	e.Body, e.IsBase64Encoded = r.body()
+	path, query := r.raw()
+	e.Path = path
+	e.MultiValueQueryStringParameters, _ = url.ParseQuery(query)
+	e.Resource, e.PathParameters = r.matched()
 	e.RequestContext.Authorizer = map[string]any{}
-	for k, v := range r.claims() {
-		e.RequestContext.Authorizer[k] = v
+	for name, value := range r.claims() {
+		e.RequestContext.Authorizer[name] = value
 	}
 	return e
 }
 
-func eventURL(r request) events.LambdaFunctionURLRequest {
-	e := events.LambdaFunctionURLRequest{Version: "2.0", RawPath: r.path, Headers: lower(r.header), Body: r.body}
-	e.RequestContext.HTTP.Method = r.method
+func eventURL(r request) (e events.LambdaFunctionURLRequest) {
+	e.Version, e.Headers = "2.0", r.joinedHeader()
+	e.Body, e.IsBase64Encoded = r.body()
+	e.RawPath, e.RawQueryString = r.raw()
+	e.RequestContext.HTTP.Method = r.Method
 	e.RequestContext.Authorizer = &events.LambdaFunctionURLRequestContextAuthorizerDescription{
-		IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{AccountID: r.tenant, UserID: r.principal},
+		IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{AccountID: r.Tenant, UserID: r.principal},
 	}
 	return e
 }
@@ -203,14 +267,22 @@ func behindALB(multiValue bool) entryPoint {
 			return e.Headers[name], nil
 		}
 	}
-	event := func(r request) events.ALBTargetGroupRequest {
-		e := events.ALBTargetGroupRequest{HTTPMethod: r.method, Path: r.path, Body: r.body}
-		headers := lower(r.header)
-		headers["x-tenant"], headers["x-principal"] = r.tenant, r.principal
-		if multiValue {
-			e.MultiValueHeaders = lines(headers)
-		} else {
-			e.Headers = headers
+	event := func(r request) (e events.ALBTargetGroupRequest) {
+		e.HTTPMethod = r.Method
+		e.Body, e.IsBase64Encoded = r.body()
+		path, query := r.raw()
+		e.Path = path
+		r.Request = r.With(contract.Header("X-Tenant", r.Tenant), contract.Header("X-Principal", r.principal))
+		if !multiValue {
+			e.Headers, e.QueryStringParameters = r.joinedHeader(), maps.Collect(pairs(query))
+			return e
+		}
+		e.MultiValueHeaders, e.MultiValueQueryStringParameters = map[string][]string{}, map[string][]string{}
+		for name, values := range r.Header {
+			e.MultiValueHeaders[strings.ToLower(name)] = values
+		}
+		for name, value := range pairs(query) {
+			e.MultiValueQueryStringParameters[name] = append(e.MultiValueQueryStringParameters[name], value)
 		}
 		return e
 	}
@@ -224,34 +296,13 @@ func behindALB(multiValue bool) entryPoint {
 	return behind(from("x-tenant"), from("x-principal"), ALB, event, to, fromALB)
 }
 
-// wire is what a client sees of the response's headers: names in lower case, all
-// values in one line.
-func wire(res *idemhttp.Response) map[string]string {
-	out := map[string]string{}
-	for k, v := range res.Headers {
-		out[strings.ToLower(k)] = v
+// pairs are the parameters of a query as the client has spelled them.
+func pairs(query string) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for pair := range strings.SplitSeq(query, "&") {
+			if name, value, ok := strings.Cut(pair, "="); ok && !yield(name, value) {
+				return
+			}
+		}
 	}
-	for k, vs := range res.MultiHeaders {
-		out[strings.ToLower(k)] = strings.Join(vs, ", ")
-	}
-	return out
-}
-
-func (r request) claims() map[string]string {
-	claims := map[string]string{}
-	if r.tenant != "" {
-		claims["tenant"] = r.tenant
-	}
-	if r.principal != "" {
-		claims["sub"] = r.principal
-	}
-	return claims
-}
-
-func lower(header map[string]string) map[string]string {
-	out := make(map[string]string, len(header))
-	for k, v := range header {
-		out[strings.ToLower(k)] = v
-	}
-	return out
 }
