@@ -48,8 +48,8 @@ func answering(status int) Answer {
 	return a
 }
 
-// Noise cannot be compressed to less than the half.
-func Noise(n int) []byte {
+// letters cannot be compressed to less than the half.
+func letters(n int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := bytes.Repeat([]byte{'a'}, n)
 	for i := range b {
@@ -88,7 +88,7 @@ func Rows() []Row {
 	const once, often = "/payments", "/transfers"
 	failed, unknown := Want{Failed: true}, Want{Code: idemhttp.CodeOutcomeUnknown}
 	large := answering(200)
-	large.Body = Noise(2 * SmallResult)
+	large.Body = letters(2 * SmallResult)
 	all := []Row{
 		refusal("no operation", idemhttp.CodeUndeclared, Path("/refunds")),
 		refusal("no tenant", idemhttp.CodeTenantMissing, Tenant("")),

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,9 +14,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/testenv/contract"
+	"github.com/idem-go/idempotency/idem/testenv/contract/contracttest"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
-	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
 	"github.com/idem-go/idempotency/local/proof/rig"
 	"github.com/stretchr/testify/require"
 )
@@ -50,7 +52,7 @@ func newFixture(t *testing.T) *fixture {
 // play is one case: what the handler does, and how often it did.
 type play struct {
 	name    string
-	answer  func(run int) script.Answer
+	answer  func(run int) contract.Answer
 	gate    chan struct{} // the handler waits until it is closed
 	arrived chan int      // the process of each run
 
@@ -58,7 +60,7 @@ type play struct {
 	runs int
 }
 
-func (l *fixture) play(answer func(run int) script.Answer) *play {
+func (l *fixture) play(answer func(run int) contract.Answer) *play {
 	p := &play{name: rand.Text(), answer: answer, gate: make(chan struct{}), arrived: make(chan int, 100)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,8 +69,8 @@ func (l *fixture) play(answer func(run int) script.Answer) *play {
 }
 
 // always is a handler that does the same every time, and at once.
-func (l *fixture) always(a script.Answer) *play {
-	p := l.play(func(int) script.Answer { return a })
+func (l *fixture) always(a contract.Answer) *play {
+	p := l.play(func(int) contract.Answer { return a })
 	close(p.gate)
 	return p
 }
@@ -126,11 +128,11 @@ func eventually(t *testing.T, condition func() bool) {
 func TestContract(t *testing.T) {
 	l := newFixture(t)
 	for _, k := range kinds {
-		for profile := range markers {
+		for profile, profileName := range contracttest.Profiles {
 			if k.onlyIETF && profile != idemhttp.IETF {
 				continue
 			}
-			t.Run(k.name+"/"+profiles[profile], func(t *testing.T) {
+			t.Run(k.name+"/"+profileName, func(t *testing.T) {
 				t.Parallel()
 				s := newService(t, l, k, profile)
 				for name, exchange := range exchanges {
@@ -139,13 +141,15 @@ func TestContract(t *testing.T) {
 						exchange(t, s)
 					})
 				}
-				for _, r := range rows() {
-					if r.unless != nil && r.unless(k, profile) {
+				for _, r := range contract.Rows() {
+					if r.Only != nil && !slices.Contains(r.Only, profile) || slices.Contains(k.unshown, r.Name) {
 						continue
 					}
-					t.Run(r.name, func(t *testing.T) {
+					t.Run(r.Name, func(t *testing.T) {
 						t.Parallel()
-						r.test(t, s)
+						contracttest.Run(t, profile, r, newKey(), func(p *contracttest.Play) contracttest.Client {
+							return s.playing(t, p)
+						})
 					})
 				}
 			})
@@ -155,21 +159,18 @@ func TestContract(t *testing.T) {
 
 // exchanges are the rows that need more than a request that is sent twice.
 var exchanges = map[string]func(*testing.T, *service){
-	"in flight":                inFlight,
-	"in flight, waiting":       inFlightWaiting,
-	"the gateway gives up":     gatewayGivesUp,
-	"the client goes away":     clientGoesAway,
-	"killed":                   killed,
-	"killed, repeatable":       killedRepeatable,
-	"killed in a step":         killedInStep,
-	"hanging":                  hanging,
-	"no token":                 noToken,
-	"too large to keep":        tooLargeToKeep,
-	"another response version": anotherVersion,
-	"record damaged":           recordDamaged,
-	"record newer":             recordNewer,
-	"accepted for later":       acceptedForLater,
-	"expired":                  expired,
-	"store away":               storeAway,
-	"byte for byte":            byteForByte,
+	"in flight, waiting":   inFlightWaiting,
+	"the gateway gives up": gatewayGivesUp,
+	"the client goes away": clientGoesAway,
+	"killed":               killed,
+	"killed, repeatable":   killedRepeatable,
+	"killed in a step":     killedInStep,
+	"hanging":              hanging,
+	"no token":             noToken,
+	"record damaged":       recordDamaged,
+	"record newer":         recordNewer,
+	"accepted for later":   acceptedForLater,
+	"expired":              expired,
+	"store away":           storeAway,
+	"byte for byte":        byteForByte,
 }

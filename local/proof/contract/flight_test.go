@@ -9,6 +9,8 @@ import (
 
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
+	"github.com/idem-go/idempotency/idem/testenv/contract"
+	"github.com/idem-go/idempotency/idem/testenv/contract/contracttest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
 	"github.com/stretchr/testify/require"
@@ -17,77 +19,65 @@ import (
 // hold starts a request whose handler waits for the play's gate. Where the function
 // comes to no handler, for want of time or of a table that answers in time, another
 // request is as good.
-func (s *service) hold(t *testing.T, change ...func(*request)) (*play, request, <-chan reply) {
+func (s *service) hold(t *testing.T, where at, change ...contract.Change) (*play, request, <-chan contracttest.Reply) {
 	t.Helper()
-	p, r, first, _ := s.holds(t, func(int) script.Answer { return made }, change...)
+	p, r, first, _ := s.holds(t, func(int) contract.Answer { return contract.Made }, where, change...)
 	return p, r, first
 }
 
 // holds also has the handler's answer given, and returns its process.
-func (s *service) holds(t *testing.T, answer func(run int) script.Answer, change ...func(*request)) (p *play, r request,
-	first <-chan reply, pid int) {
+func (s *service) holds(t *testing.T, answer func(run int) contract.Answer, where at,
+	change ...contract.Change) (p *play, r request, first <-chan contracttest.Reply, pid int) {
 	t.Helper()
-	if s.post(nil, change...).at.pool == s.calm.pool {
+	if where.pool == s.calm.pool {
 		s.held.Lock()
 		t.Cleanup(s.held.Unlock)
 	}
 	for {
 		p = s.play(answer)
-		r = s.post(p, change...)
+		r = s.post(p, where, change...)
 		first = s.background(t, r)
 		select {
 		case pid = <-p.arrived:
 			return p, r, first, pid
 		case got := <-first:
-			if r.at == s.impatient && got.status == s.late.status {
-				again := make(chan reply, 1)
+			if where == s.impatient && got.Status == s.late.status {
+				again := make(chan contracttest.Reply, 1)
 				again <- got // its gateway did not wait for the handler
 				return p, r, again, p.process(t)
 			}
-			t.Logf("no handler ran: %d %s", got.status, got.body)
+			t.Logf("no handler ran: %d %s", got.Status, got.Body)
 		case <-time.After(patience):
 			require.FailNow(t, "the handler was not called")
 		}
 	}
 }
 
-func inFlight(t *testing.T, s *service) {
-	p, r, first := s.hold(t)
-	s.refused(t, s.send(t, r), idemhttp.CodeInProgress)
-	s.refused(t, s.send(t, r.with(body(`{"amount":1}`))), idemhttp.CodeKeyReused)
-	close(p.gate)
-	live := <-first
-	s.unmarked(t, live)
-	require.Equal(t, 201, live.status)
-	s.replayed(t, live, s.send(t, r))
-	require.Equal(t, 1, p.count())
-}
-
 func inFlightWaiting(t *testing.T, s *service) {
-	p, r, first := s.hold(t)
-	duplicate := s.background(t, r.with(variant(script.VariantWait)))
-	eventually(t, func() bool { return len(s.calm.of(r.key())) == 2 })
+	p, r, first := s.hold(t, s.calm)
+	duplicate := s.background(t, r.with(contract.Choose(contract.Wait)))
+	eventually(t, func() bool { return len(s.calm.of(r.Key())) == 2 })
 	close(p.gate)
 	live := <-first
-	require.Equal(t, 201, live.status)
+	require.Equal(t, 201, live.Status)
 	s.replayed(t, live, <-duplicate)
 	require.Equal(t, 1, p.count())
 }
 
 // A late retry gets what the first client did not.
 func gatewayGivesUp(t *testing.T, s *service) {
-	p, r, first := s.hold(t, via(s.impatient))
+	p, r, first := s.hold(t, s.impatient)
 	s.broke(t, <-first, s.late)
-	s.refused(t, s.send(t, r.with(via(s.calm))), idemhttp.CodeInProgress)
+	s.refused(t, s.send(t, r.through(s.calm)), idemhttp.CodeInProgress)
 	close(p.gate)
-	s.answers(t, p, r.with(via(s.calm)))
+	s.answers(t, p, r.through(s.calm))
 }
 
 func clientGoesAway(t *testing.T, s *service) {
 	s.held.Lock()
 	defer s.held.Unlock()
-	p := s.play(func(int) script.Answer { return made })
-	r := s.post(p)
+	p := s.play(func(int) contract.Answer { return contract.Made })
+	r := s.post(p, s.calm)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	over := make(chan error, 1)
@@ -113,24 +103,24 @@ func clientGoesAway(t *testing.T, s *service) {
 // answers asks until the only run's response is there.
 func (s *service) answers(t *testing.T, p *play, r request) {
 	t.Helper()
-	var got reply
+	var got contracttest.Reply
 	eventually(t, func() bool {
 		got = s.send(t, r)
-		if got.code() == idemhttp.CodeInProgress {
+		if contracttest.CodeOf(got) == idemhttp.CodeInProgress {
 			s.refused(t, got, idemhttp.CodeInProgress)
 			return false
 		}
 		return true
 	})
-	require.Equal(t, 201, got.status, "%s", got.body)
-	require.Equal(t, "made", got.body)
-	require.Equal(t, []string{"true"}, got.header.Values(markers[s.profile]))
+	require.Equal(t, 201, got.Status, "%s", got.Body)
+	require.Equal(t, "made", got.Body)
+	require.Equal(t, []string{"true"}, got.Header.Values(contracttest.Markers[s.profile]))
 	require.Equal(t, 1, p.count())
 }
 
 // killed: the process dies while the handler runs, and nobody knows what it did.
 func killed(t *testing.T, s *service) {
-	p, r, first := s.hold(t, via(s.hasty))
+	p, r, first := s.hold(t, s.hasty)
 	s.kill(t, r)
 	s.broke(t, <-first, s.failed)
 	close(p.gate)
@@ -142,13 +132,13 @@ func killed(t *testing.T, s *service) {
 }
 
 func killedRepeatable(t *testing.T, s *service) {
-	p, r, first := s.hold(t, via(s.hasty), path("/transfers"))
+	p, r, first := s.hold(t, s.hasty, contract.Path("/transfers"))
 	s.kill(t, r)
 	s.broke(t, <-first, s.failed)
 	close(p.gate)
 	live := s.lapses(t, r)
-	require.Equal(t, 201, live.status, "%s", live.body)
-	s.unmarked(t, live)
+	require.Equal(t, 201, live.Status, "%s", live.Body)
+	contracttest.Unmarked(t, live)
 	s.replayed(t, live, s.sendPatiently(t, r))
 	require.Equal(t, 2, p.count())
 }
@@ -156,7 +146,7 @@ func killedRepeatable(t *testing.T, s *service) {
 // killedInStep: the call that finds the step interrupted gets what all later ones get, and no
 // failure of the function.
 func killedInStep(t *testing.T, s *service) {
-	p, r, first := s.hold(t, via(s.hasty), path("/transfers"), variant(script.VariantStep))
+	p, r, first := s.hold(t, s.hasty, contract.Path("/transfers"), contract.Header(script.StepHeader, "yes"))
 	s.kill(t, r)
 	s.broke(t, <-first, s.failed)
 	close(p.gate)
@@ -170,8 +160,8 @@ func hanging(t *testing.T, s *service) {
 	var p *play
 	var r request
 	for p == nil || p.count() == 0 {
-		p = s.always(script.Answer{Hang: true})
-		r = s.post(p, via(s.hasty))
+		p = s.always(contract.Answer{Hang: true})
+		r = s.post(p, s.hasty)
 		first := s.send(t, r)
 		if p.count() > 0 {
 			s.broke(t, first, s.failed)
@@ -185,17 +175,17 @@ func hanging(t *testing.T, s *service) {
 // kill ends the process that works on the request.
 func (s *service) kill(t *testing.T, r request) {
 	t.Helper()
-	pids := r.at.of(r.key())
+	pids := r.at.of(r.Key())
 	require.Len(t, pids, 1)
 	require.NoError(t, r.at.pool.Kill(pids[0]))
 }
 
 // lapses asks until the lease of an attempt that is gone has ended.
-func (s *service) lapses(t *testing.T, r request) (got reply) {
+func (s *service) lapses(t *testing.T, r request) (got contracttest.Reply) {
 	t.Helper()
 	eventually(t, func() bool {
 		got = s.send(t, r)
-		switch code := got.code(); code {
+		switch code := contracttest.CodeOf(got); code {
 		// So close to its time-out the function may find a busy table too slow.
 		case idemhttp.CodeInProgress, idemhttp.CodeStoreUnavailable:
 			s.refused(t, got, code)
@@ -207,8 +197,8 @@ func (s *service) lapses(t *testing.T, r request) (got reply) {
 }
 
 func noToken(t *testing.T, s *service) {
-	p := s.always(made)
-	s.broke(t, s.send(t, s.post(p, func(r *request) { r.tenant = anonymous })), s.unsigned)
+	p := s.always(contract.Made)
+	s.broke(t, s.send(t, s.post(p, s.calm, contract.Tenant(anonymous))), s.unsigned)
 	require.Zero(t, p.count())
 }
 
@@ -221,27 +211,27 @@ func TestStoppedPastItsLease(t *testing.T) {
 		t.Run(to, func(t *testing.T) {
 			t.Parallel()
 			several := s.open(t, s.endpoint, runtime.Function{Timeout: time.Minute, MaxInstances: 1, Concurrency: 2}, patience)
-			p, r, first, pid := s.holds(t, func(run int) script.Answer {
-				a := made
+			p, r, first, pid := s.holds(t, func(run int) contract.Answer {
+				a := contract.Made
 				a.Body = fmt.Append(nil, "run ", run)
 				return a
-			}, path(to), via(several))
+			}, several, contract.Path(to))
 			childtest.Stop(t, pid)
 			close(p.gate)
-			elsewhere := r.with(via(s.calm))
+			elsewhere := r.through(s.calm)
 			after := s.lapses(t, elsewhere)
 			require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
 			late := <-first
 			if to == "/payments" {
 				s.refused(t, after, idemhttp.CodeOutcomeUnknown)
-				s.unmarked(t, late)
-				require.Equal(t, "run 1", late.body)
+				contracttest.Unmarked(t, late)
+				require.Equal(t, "run 1", late.Body)
 				s.replayed(t, late, s.send(t, elsewhere))
 				require.Equal(t, 1, p.count())
 				return
 			}
-			s.unmarked(t, after)
-			require.Equal(t, "run 2", after.body)
+			contracttest.Unmarked(t, after)
+			require.Equal(t, "run 2", after.Body)
 			s.replayed(t, after, late)
 			s.replayed(t, after, s.send(t, elsewhere))
 			require.Equal(t, 2, p.count())

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"math/rand/v2"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,37 +15,10 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
+	"github.com/idem-go/idempotency/idem/testenv/contract"
+	"github.com/idem-go/idempotency/idem/testenv/contract/contracttest"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
-
-func tooLargeToKeep(t *testing.T, s *service) {
-	a := made
-	a.Status, a.Body = 200, noise(2*script.SmallResult)
-	for i, b := range a.Body {
-		a.Body[i] = 'a' + b%26
-	}
-	p := s.always(a)
-	r := s.post(p, variant(script.VariantSmall))
-	first := s.send(t, r)
-	require.Equal(t, 200, first.status)
-	require.Equal(t, string(a.Body), first.body)
-	for range 2 {
-		problem := s.refused(t, s.send(t, r), idemhttp.CodeOutcomeUnavailable)
-		require.Equal(t, 200, problem.RecordedStatus)
-	}
-	require.Equal(t, 1, p.count())
-}
-
-func anotherVersion(t *testing.T, s *service) {
-	p := s.always(made)
-	r := s.post(p)
-	first := s.send(t, r)
-	require.Equal(t, 201, first.status)
-	s.refused(t, s.send(t, r.with(variant(script.VariantVersion))), idemhttp.CodeVersionMismatch)
-	s.replayed(t, first, s.send(t, r))
-	require.Equal(t, 1, p.count())
-}
 
 func recordDamaged(t *testing.T, s *service) {
 	for _, damage := range []string{"REMOVE fp", "REMOVE lease_until", "SET #s = :nonsense"} {
@@ -67,9 +39,9 @@ func acceptedForLater(t *testing.T, s *service) {
 // spoilt changes a record in the table; its request is then refused.
 func (s *service) spoilt(t *testing.T, update string, code idemhttp.Code) {
 	t.Helper()
-	p := s.always(made)
-	r := s.post(p)
-	require.Equal(t, 201, s.send(t, r).status)
+	p := s.always(contract.Made)
+	r := s.post(p, s.calm)
+	require.Equal(t, 201, s.send(t, r).Status)
 	s.update(t, r, update)
 	for range 2 {
 		s.refused(t, s.send(t, r), code)
@@ -78,13 +50,13 @@ func (s *service) spoilt(t *testing.T, update string, code idemhttp.Code) {
 }
 
 func expired(t *testing.T, s *service) {
-	p := s.always(made)
-	r := s.post(p)
-	require.Equal(t, 201, s.send(t, r).status)
+	p := s.always(contract.Made)
+	r := s.post(p, s.calm)
+	require.Equal(t, 201, s.send(t, r).Status)
 	s.update(t, r, "SET expires_at = :past")
 	again := s.send(t, r)
-	require.Equal(t, 201, again.status)
-	s.unmarked(t, again)
+	require.Equal(t, 201, again.Status)
+	contracttest.Unmarked(t, again)
 	s.replayed(t, again, s.send(t, r))
 	require.Equal(t, 2, p.count())
 }
@@ -95,7 +67,7 @@ func (s *service) update(t *testing.T, r request, expression string) {
 	in := &dynamodb.UpdateItemInput{
 		TableName: &s.table, UpdateExpression: &expression, ConditionExpression: aws.String("attribute_exists(pk)"),
 		Key: map[string]types.AttributeValue{
-			schema.PK: &types.AttributeValueMemberS{Value: idem.Operation{Name: "charge"}.Key(r.tenant, r.key()).ID()},
+			schema.PK: &types.AttributeValueMemberS{Value: idem.Operation{Name: "charge"}.Key(r.Tenant, r.Key()).ID()},
 			schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
 		},
 	}
@@ -125,26 +97,26 @@ func (s *service) update(t *testing.T, r request, expression string) {
 func storeAway(t *testing.T, s *service) {
 	away := func(f faultnet.Fault) faultnet.Rule { return func(*faultnet.Call) faultnet.Fault { return f } }
 	for _, how := range []faultnet.Fault{faultnet.LoseRequest, faultnet.Hang, faultnet.Throttle, faultnet.ServerError} {
-		p := s.always(made)
-		r := s.post(p, via(s.apart))
+		p := s.always(contract.Made)
+		r := s.post(p, s.apart)
 		s.network.Set(away(how))
 		s.refused(t, s.send(t, r), idemhttp.CodeStoreUnavailable)
 		require.Zero(t, p.count())
 		s.network.Set(nil)
 		first := s.sendPatiently(t, r)
-		require.Equal(t, 201, first.status, "%s", first.body)
+		require.Equal(t, 201, first.Status, "%s", first.Body)
 		s.replayed(t, first, s.sendPatiently(t, r))
 		require.Equal(t, 1, p.count())
 	}
 	// The handler has run and its outcome cannot be written: its client gets the
 	// response, the next request finds it recorded.
 	for _, how := range []faultnet.Fault{faultnet.LoseRequest, faultnet.LoseReply, faultnet.Throttle} {
-		p, r, first := s.hold(t, via(s.apart))
+		p, r, first := s.hold(t, s.apart)
 		s.network.Set(away(how))
 		close(p.gate)
 		live := <-first
-		require.Equal(t, 201, live.status, "%s", live.body)
-		require.Equal(t, "made", live.body)
+		require.Equal(t, 201, live.Status, "%s", live.Body)
+		require.Equal(t, "made", live.Body)
 		s.network.Set(nil)
 		s.replayed(t, live, s.sendPatiently(t, r))
 		require.Equal(t, 1, p.count())
@@ -157,7 +129,7 @@ func byteForByte(t *testing.T, s *service) {
 	for i := range all {
 		all[i] = byte(i)
 	}
-	for name, a := range map[string]script.Answer{
+	for name, a := range map[string]contract.Answer{
 		"JSON in its own spelling": {Status: 200, Header: map[string][]string{"Content-Type": {"application/json"}},
 			Body: []byte("{\"größe\" : 1,\n \"a\":\t1.0 }\n")},
 		"every byte": {Status: 200, Header: map[string][]string{"Content-Type": {"image/png"}},
@@ -175,29 +147,29 @@ func byteForByte(t *testing.T, s *service) {
 		},
 	} {
 		p := s.always(a)
-		r := s.post(p, header("Accept", "image/png"))
+		r := s.post(p, s.calm, contract.Header("Accept", "image/png"))
 		first := s.send(t, r)
-		require.Equal(t, a.Status, first.status, name)
-		require.Equal(t, string(a.Body), first.body, name)
-		require.Equal(t, strings.Join(a.Header["Vary"], ", "), strings.Join(first.header.Values("Vary"), ", "))
+		require.Equal(t, a.Status, first.Status, name)
+		require.Equal(t, string(a.Body), first.Body, name)
+		require.Equal(t, strings.Join(a.Header["Vary"], ", "), strings.Join(first.Header.Values("Vary"), ", "))
 		s.cookies(t, a, first)
 		again := s.send(t, r)
-		require.Empty(t, again.header.Values("Set-Cookie"), "cookies belong to one exchange")
-		require.Empty(t, again.header.Values("Authentication-Info"))
-		first.header.Del("Authentication-Info")
+		require.Empty(t, again.Header.Values("Set-Cookie"), "cookies belong to one exchange")
+		require.Empty(t, again.Header.Values("Authentication-Info"))
+		first.Header.Del("Authentication-Info")
 		s.replayed(t, first, again)
 		require.Equal(t, 1, p.count())
 	}
 }
 
 // cookies are all the first client's, or one where the gateway's responses hold no more.
-func (s *service) cookies(t *testing.T, a script.Answer, first reply) {
+func (s *service) cookies(t *testing.T, a contract.Answer, first contracttest.Reply) {
 	t.Helper()
 	want := a.Cookies
 	if s.name == "ALB" && len(want) > 0 {
 		want = want[:1]
 	}
-	require.Equal(t, want, http.Header(first.header).Values("Set-Cookie"))
+	require.Equal(t, want, first.Header.Values("Set-Cookie"))
 }
 
 // noise cannot be compressed.

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log"
 	"maps"
@@ -23,19 +21,11 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/testenv/contract"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
-
-var routes = idemhttp.Routes{
-	"POST /payments":              {Name: "charge"},
-	"PATCH /payments":             {Name: "change"},
-	"POST /payments/{id}/refunds": {Name: "refund"},
-	"POST /transfers":             {Name: "transfer", Repeat: idem.Repeatable},
-	"POST /slow":                  {Name: "slow", MinTime: time.Hour},
-	"POST /login":                 idemhttp.Unprotected,
-}
 
 func main() {
 	switch flavour := os.Getenv(script.EnvFlavour); flavour {
@@ -62,20 +52,16 @@ func start[E, R any](
 	if err != nil {
 		log.Fatal(err)
 	}
-	plain := open(0, 0)
-	engines := map[string]*idem.Engine{
-		script.VariantSmall: open(script.SmallResult, 0), script.VariantWait: open(0, 15*time.Second),
-	}
 	handler := func(ctx context.Context, e E) (none R, err error) {
 		h, err := headersOf(e)
 		if err != nil {
 			return none, err
 		}
-		run := func(ctx context.Context) (script.Answer, error) { return play(ctx, h.get(script.CaseHeader)) }
-		if h.get(script.VariantHeader) == script.VariantStep {
+		run := func(ctx context.Context) (contract.Answer, error) { return play(ctx, h.get(script.CaseHeader)) }
+		if h.get(script.StepHeader) != "" {
 			whole := run
-			run = func(ctx context.Context) (script.Answer, error) {
-				return idem.Step(ctx, "all", whole, &idem.StepConfig[script.Answer]{Semantics: idem.AtMostOnce})
+			run = func(ctx context.Context) (contract.Answer, error) {
+				return idem.Step(ctx, "all", whole, &idem.StepConfig[contract.Answer]{Semantics: idem.AtMostOnce})
 			}
 		}
 		a, err := run(ctx)
@@ -85,26 +71,17 @@ func start[E, R any](
 		return answerTo[R](h.MultiValueHeaders != nil, a)
 	}
 	served := map[string]func(context.Context, E) (R, error){}
-	for name, o := range map[string]*idemhttp.Options{
-		"":                      {},
-		script.VariantStep:      {},
-		script.VariantSmall:     {},
-		script.VariantPrincipal: {Principal: anonymous},
-		script.VariantTooOld:    {MaxAge: &idemhttp.MaxAge{Header: script.FirstSentHeader}},
-		script.VariantVersion:   {ResponseVersion: 1},
-		script.VariantWait:      {},
-	} {
-		o.Profile = idemhttp.Profile(profile)
-		served[name] = wrap(cmp.Or(engines[name], plain), routes, tenant, o, handler)
+	for name, v := range contract.Variants(idemhttp.Profile(profile)) {
+		served[name] = wrap(open(v.MaxResult, v.Wait), contract.Routes(), tenant, &v.Options, handler)
 	}
 	lambda.Start(func(ctx context.Context, e E) (none R, err error) {
 		h, err := headersOf(e)
 		if err != nil {
 			return none, err
 		}
-		serve, ok := served[h.get(script.VariantHeader)]
+		serve, ok := served[h.get(contract.VariantHeader)]
 		if !ok {
-			return none, fmt.Errorf("no variant %q", h.get(script.VariantHeader))
+			return none, fmt.Errorf("no variant %q", h.get(contract.VariantHeader))
 		}
 		return serve(ctx, e)
 	})
@@ -128,10 +105,8 @@ func open(maxResult int, wait time.Duration) *idem.Engine {
 	return engine
 }
 
-func anonymous(context.Context, *idemhttp.Request) (string, error) { return "", nil }
-
 // play tells the test that the handler runs, and does what the test says.
-func play(ctx context.Context, name string) (a script.Answer, err error) {
+func play(ctx context.Context, name string) (a contract.Answer, err error) {
 	at := fmt.Sprintf("%s/%s?pid=%d", os.Getenv(script.EnvControl), url.PathEscape(name), os.Getpid())
 	// The script continues after the handler's own time has ended.
 	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, at, nil)
@@ -149,19 +124,7 @@ func play(ctx context.Context, name string) (a script.Answer, err error) {
 	if err := json.NewDecoder(res.Body).Decode(&a); err != nil {
 		return a, err
 	}
-	switch {
-	case a.Panic:
-		panic("as the script says")
-	case a.Hang:
-		select {}
-	case a.Permanent:
-		return a, idem.Permanent(errors.New(a.Error))
-	case a.Error != "":
-		return a, errors.New(a.Error)
-	case a.NotExecuted:
-		idem.SetNotExecuted(ctx)
-	}
-	return a, nil
+	return a, a.Do(ctx)
 }
 
 // headers are those of an event of any gateway, as far as it has them.
@@ -194,7 +157,7 @@ func (h headers) get(name string) string {
 
 // answerTo makes a gateway's response of an answer. Multi says that the gateway takes several values
 // for a name, and cookies as headers.
-func answerTo[R any](multi bool, a script.Answer) (out R, err error) {
+func answerTo[R any](multi bool, a contract.Answer) (out R, err error) {
 	body := string(a.Body)
 	if a.Base64 {
 		body = base64.StdEncoding.EncodeToString(a.Body)
