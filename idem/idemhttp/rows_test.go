@@ -1,8 +1,10 @@
 package idemhttp_test
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,4 +47,20 @@ func TestContract(t *testing.T) {
 			return contracttest.Reply{Status: w.Code, Header: w.Header(), Body: w.Body.String()}
 		}
 	}, "error", "error, repeatable", "permanent error")
+}
+
+// Each code of the contract is in the table, or among the situations of TestRefusals.
+func TestEveryCodeIsProvoked(t *testing.T) {
+	provoked := map[idemhttp.Code]bool{}
+	for _, r := range contract.Rows() {
+		for _, w := range []contract.Want{r.First, r.Second} {
+			if w.Code != "" {
+				provoked[w.Code] = true
+			}
+		}
+	}
+	for _, code := range idemhttp.Situations() {
+		provoked[code] = true
+	}
+	require.ElementsMatch(t, idemhttp.Codes(), slices.Collect(maps.Keys(provoked)))
 }
