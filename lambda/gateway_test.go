@@ -149,27 +149,6 @@ func TestResponsesThatAGatewayCannotReturn(t *testing.T) {
 	}
 }
 
-// A key that was sent twice is refused wherever the gateway shows it.
-func TestRepeatedKeyIsRefused(t *testing.T) {
-	const one, two = "key-number-one-of-two", "key-number-two-of-two"
-	for name, c := range map[string]struct {
-		in, header string
-		value      any
-	}{
-		"apigw-v2-none":    {"headers", "idempotency-key", one + "," + two},
-		"furl-none":        {"headers", "idempotency-key", one + "," + two},
-		"apigw-v1-none":    {"multiValueHeaders", "Idempotency-Key", []string{one, two}},
-		"apigw-v1-cognito": {"multiValueHeaders", "idempotency-key", []string{two}}, // in another spelling
-		"alb-multi":        {"multiValueHeaders", "idempotency-key", []string{one, two}},
-	} {
-		ask, runs := opened(t, newEngine(t, memory()), name, idemhttp.SingleTenant)
-		a := ask(t.Context(), func(e map[string]any) { e[c.in].(map[string]any)[c.header] = c.value })
-		require.Equal(t, 400, a.StatusCode, name)
-		require.Contains(t, a.Body, idemhttp.CodeKeyInvalid)
-		require.Zero(t, *runs)
-	}
-}
-
 // A function with tenant isolation knows its tenant from the invocation.
 func TestTenantOfTheInvocation(t *testing.T) {
 	for _, name := range plainSamples {

@@ -133,18 +133,6 @@ func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
 	}
 }
 
-func TestOtherMethodsPassUntouched(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	given := created()
-	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "OPTIONS"} {
-		for range 2 {
-			res := serve(t, c, &Request{Method: method, Path: "/undeclared"}, counting(&n, given))
-			require.Same(t, given, res)
-		}
-	}
-	require.Equal(t, 10, n)
-}
-
 func TestMethodsAreConfigurable(t *testing.T) {
 	c := contractFor(t, newEngine(t, memory()), Routes{"PUT /a": charge}, SingleTenant,
 		func(o *Options) { o.Methods = []string{"PUT"} })

@@ -442,34 +442,3 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
-
-// Behind net/http too two tenants, or two principals where keys are bound to them, never share a record, and
-// reuse is reported to its owner alone.
-func TestStrangersBehindNetHTTPNeverShareARecord(t *testing.T) {
-	bound := func(o *Options) {
-		o.Principal = FromRequest(func(r *http.Request) (string, error) { return r.Header.Get("X-Principal"), nil })
-	}
-	for _, header := range []string{"X-Tenant", "X-Principal"} {
-		n := 0
-		h := netContract(t, memory(), bound).Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			n++
-			w.WriteHeader(http.StatusCreated)
-			_, _ = io.WriteString(w, "secret of "+r.Header.Get(header))
-		}), nil)
-		ask := func(who, body string) *httptest.ResponseRecorder {
-			r := netRequest("POST", "/payments", body)
-			r.Header.Set("X-Principal", "anna")
-			r.Header.Set(header, who)
-			return answerOf(h, r)
-		}
-		for i, who := range []string{"one", "two", "one", "two"} {
-			w := ask(who, `{"amount":1}`)
-			require.Equal(t, http.StatusCreated, w.Code)
-			require.Equal(t, "secret of "+who, w.Body.String())
-			require.Equal(t, i > 1, w.Header().Get(HeaderReplayed) == "true")
-		}
-		require.Equal(t, http.StatusUnprocessableEntity, ask("one", `{"amount":2}`).Code)
-		require.Equal(t, http.StatusCreated, ask("three", `{"amount":2}`).Code)
-		require.Equal(t, 3, n)
-	}
-}

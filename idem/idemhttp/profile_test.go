@@ -15,30 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The profiles differ in what marks a replay; date and expiry are in both.
-func TestMarksOfAReplay(t *testing.T) {
-	for profile, marks := range map[Profile][2]string{
-		IETF:   {"Idempotency-Replayed", "Idempotent-Replayed"},
-		Stripe: {"Idempotent-Replayed", "Idempotency-Replayed"},
-	} {
-		c, n := newContract(t, memory(), func(o *Options) { o.Profile = profile }), 0
-		given := created()
-		given.MultiHeaders = map[string][]string{"IDEMPOTENT-REPLAYED": {"spoofed"}, "idempotency-Replayed": {"spoofed"}}
-		given.Headers["idempotency-original-date"] = "spoofed"
-		// Nor is a first answer one, whatever its handler passes on from elsewhere.
-		require.Equal(t, created(), serve(t, c, payment(), counting(&n, given)))
-		again := serve(t, c, payment(), counting(&n, given))
-		require.Equal(t, map[string]string{
-			"Content-Type": "application/json", marks[0]: "true",
-			"Idempotency-Original-Date": "Sat, 21 Nov 2026 12:00:00 GMT",
-			"Idempotency-Expires":       "Sun, 22 Nov 2026 12:00:00 GMT",
-		}, again.Headers)
-		require.NotContains(t, again.Headers, marks[1])
-		require.Empty(t, again.MultiHeaders)
-		require.Equal(t, 1, n)
-	}
-}
-
 // The date is when the response was recorded, not when it is replayed.
 func TestOriginalDate(t *testing.T) {
 	now, n := noon, 0
@@ -273,20 +249,4 @@ func TestReusedKeyTellsItsOwnFirstAnswer(t *testing.T) {
 
 	// One in flight, and one whose outcome is unknown, have no answer yet.
 	require.Zero(t, ask(newContract(t, memory()), &Response{Status: 500}, payment(other)).RecordedStatus)
-}
-
-// Problems name the place where the key belongs.
-func TestProblemsNameTheKeysPlace(t *testing.T) {
-	for want, set := range map[string]func(*Options){
-		"in the header Idempotency-Key": func(*Options) {},
-		"in the header X-Request-Id":    func(o *Options) { o.Key = KeyHeader("X-Request-Id") },
-		`in the body's field "/id"`:     func(o *Options) { o.Key = KeyPointer("/id") },
-		"needs an idempotency key: a": func(o *Options) {
-			o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })
-		},
-	} {
-		c, n := newContract(t, memory(), set), 0
-		res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }), counting(&n, created()))
-		require.Contains(t, problemIn(t, res).Detail, want)
-	}
 }

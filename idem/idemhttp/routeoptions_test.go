@@ -88,6 +88,9 @@ func TestOptionsOfARoute(t *testing.T) {
 			code: CodeKeyMissing, where: ` in the body's field "/id": `},
 		"all by pointer, own": {path: "/shared/1", header: "x-key", key: testKey,
 			change: func(o *Options) { o.Key = KeyPointer("/id") }, tenant: "blue", value: "ann/" + testKey},
+		"all by a function, none": {route: "/payments", key: testKey, change: func(o *Options) {
+			o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })
+		}, code: CodeKeyMissing, where: "needs an idempotency key: a"},
 		"all bound, own": {path: "/sources/bank", change: func(o *Options) { o.Principal = Claim("tenant") },
 			tenant: "blue", value: "blue/k"},
 		"all long": {route: "/payments", key: testKey, change: func(o *Options) { o.MinKey = 40 },

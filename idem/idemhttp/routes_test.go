@@ -3,7 +3,6 @@ package idemhttp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -278,57 +277,6 @@ func TestMiddlewareLeavesUnprotectedRequestsAlone(t *testing.T) {
 					require.True(t, ran)
 				})
 			}
-		}
-	}
-}
-
-// A router may decode a path. What it passes to the handler of a protected route runs once.
-func TestUnprotectedTemplatesTakeNoOtherSpelling(t *testing.T) {
-	routes := Routes{
-		"POST /files/upload": charge, "POST /files/{name}": Unprotected,
-	}
-	for path, row := range map[string]struct {
-		handler     string // the mux's
-		unprotected bool
-	}{
-		"/files/upload":   {handler: "/files/upload"},
-		"/files/%75pload": {handler: "/files/upload"},
-		"/files/photo":    {"/files/{name}", true},
-		"/files/100%25":   {"/files/{name}", true},
-		"/files/%2525":    {"/files/{name}", true},
-	} {
-		for _, shadow := range []bool{false, true} {
-			t.Run(fmt.Sprint(path, " ", shadow), func(t *testing.T) {
-				mux, n, seen := http.NewServeMux(), 0, ""
-				for name := range routes {
-					mux.HandleFunc(name, func(w http.ResponseWriter, r *http.Request) {
-						n, seen = n+1, templateOf(r.Pattern)
-						w.WriteHeader(http.StatusCreated)
-					})
-				}
-				declared := Routes{}
-				for name, op := range routes {
-					op.Shadow = shadow
-					declared[name] = op
-				}
-				store := memory()
-				h := contractFor(t, newEngine(t, store), declared, SingleTenant).Middleware(mux, nil)
-				for range 2 {
-					require.Equal(t, http.StatusCreated, answerOf(h, netRequest("POST", path, `{"a":1}`)).Code)
-				}
-				require.Equal(t, row.handler, seen)
-				if row.unprotected {
-					require.Empty(t, store.Records())
-				}
-				if row.unprotected || shadow {
-					require.Equal(t, 2, n)
-					return
-				}
-				require.Equal(t, 1, n)
-				bare := netRequest("POST", path, `{"a":1}`)
-				bare.Header.Del("Idempotency-Key")
-				require.Equal(t, CodeKeyMissing, problemIn(t, responseOf(answerOf(h, bare))).Code)
-			})
 		}
 	}
 }

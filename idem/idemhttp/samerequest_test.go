@@ -1,8 +1,6 @@
 package idemhttp
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -191,25 +189,6 @@ func TestOptionsMayReadTheBody(t *testing.T) {
 	w := answerOf(h, r)
 	require.Equal(t, 200, w.Code)
 	require.Equal(t, "7", w.Body.String())
-}
-
-// A compressed body is bytes, whatever is in it.
-func TestCompressedBody(t *testing.T) {
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, _ = io.WriteString(z, `{"amount":1}`)
-	require.NoError(t, z.Close())
-	c := newContract(t, memory())
-	n := 0
-	send := func(body []byte) *Response {
-		return serve(t, c, payment(func(r *Request) {
-			r.Header["content-encoding"], r.Body = []string{"gzip"}, body
-		}), counting(&n, created()))
-	}
-	require.Equal(t, 201, send(packed.Bytes()).Status)
-	require.Equal(t, "true", send(packed.Bytes()).Headers[HeaderReplayed])
-	require.Equal(t, 422, send([]byte("else")).Status)
-	require.Equal(t, 1, n)
 }
 
 // A mux's redirect to a clean path must not take the key that the client sends

@@ -89,6 +89,9 @@ func Rows() []Row {
 	failed, unknown := Want{Failed: true}, Want{Code: idemhttp.CodeOutcomeUnknown}
 	large := answering(200)
 	large.Body = letters(2 * SmallResult)
+	marked := Made
+	marked.Header = http.Header{"X-Own": {"made"}, "Idempotency-Replayed": {"spoofed"},
+		"Idempotent-Replayed": {"spoofed"}, "Idempotency-Original-Date": {"spoofed"}}
 	all := []Row{
 		refusal("no operation", idemhttp.CodeUndeclared, Path("/refunds")),
 		refusal("no tenant", idemhttp.CodeTenantMissing, Tenant("")),
@@ -130,6 +133,8 @@ func Rows() []Row {
 		same("path parameter", Path("/payments/7/refunds"), nil),
 		same("no body", Body(""), nil),
 		same("binary body", binary("\x00\xff\x00"), nil),
+		// It is bytes, whatever is in it.
+		same("compressed body", both(Header("Content-Encoding", "gzip"), Body("{compressed")), nil),
 
 		reuse("another body", nil, Body(`{"amount":1}`)),
 		reuse("a number beyond doubles", Body(`{"amount":9007199254740993}`), Body(`{"amount":9007199254740992}`)),
@@ -145,6 +150,7 @@ func Rows() []Row {
 		twice("unprotected", Path("/login"), nil),
 		twice("unprotected, ambiguous body", both(Path("/login"), Body(`{"a":1,"a":2}`)), Tenant("")),
 
+		{Name: "marks of another service", Answer: marked, Second: replay, Runs: 1},
 		{Name: "in flight", Answer: Made, InFlight: true, Second: Want{Code: idemhttp.CodeInProgress}, Runs: 1},
 		{Name: "in flight, another body", Answer: Made, InFlight: true, Again: Body(`{"amount":1}`),
 			Second: Want{Code: idemhttp.CodeKeyReused}, Runs: 1},
