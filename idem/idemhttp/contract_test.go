@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,56 +81,6 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// A response that the operation's rule calls failed is still the response. Beside
-// an error it is the outcome if the rule says completed; without one, the error is.
-func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
-	op := charge
-	op.Classify = func(_ context.Context, result any, err error) idem.Class {
-		if err != nil {
-			return idem.ClassCompleted
-		}
-		switch result.(*Response).Status {
-		case 422:
-			return idem.ClassFailed
-		case 409:
-			return idem.ClassNotExecuted
-		}
-		return idem.ClassDefault
-	}
-	gone := errors.New("gone")
-	for name, row := range map[string]struct {
-		res    *Response
-		err    error
-		status int // 0: the error is the outcome
-		runs   int
-	}{
-		"failed":                         {&Response{Status: 422}, nil, 422, 1},
-		"not executed":                   {&Response{Status: 409}, nil, 409, 2},
-		"default":                        {&Response{Status: 201}, nil, 201, 1},
-		"error":                          {nil, gone, 0, 1},
-		"error beside a response":        {&Response{Status: 201}, gone, 201, 1},
-		"error beside none to speak of":  {&Response{}, gone, 0, 1},
-		"error beside one that is early": {&Response{Status: 103}, gone, 0, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := contractFor(t, newEngine(t, memory()), AnyRoute(op), SingleTenant)
-			n := 0
-			for range 2 {
-				res, err := c.Serve(t.Context(), payment(),
-					func(context.Context) (*Response, error) { n++; return row.res, row.err })
-				if row.status == 0 {
-					require.EqualError(t, err, "gone")
-					require.Nil(t, res)
-					continue
-				}
-				require.NoError(t, err)
-				require.Equal(t, row.status, res.Status)
-			}
-			require.Equal(t, row.runs, n)
-		})
 	}
 }
 
@@ -312,58 +263,75 @@ func TestDuplicateWaits(t *testing.T) {
 	}
 }
 
-// What a handler's end is to its own caller, and to the next one.
+// What a handler's end is to its own caller, and to the next one. A response that the operation's rule calls failed is
+// still the response. With an error it is the outcome if the rule says completed; without one, the error is.
 func TestEndsOfAHandler(t *testing.T) {
 	gone := errors.New("gone")
-	unknown := func(t *testing.T, res *Response, err error) {
-		require.NoError(t, err)
-		require.Contains(t, string(res.Body), CodeOutcomeUnknown)
+	ruled := charge
+	ruled.Classify = func(_ context.Context, result any, err error) idem.Class {
+		if err != nil {
+			return idem.ClassCompleted
+		}
+		return map[int]idem.Class{422: idem.ClassFailed, 409: idem.ClassNotExecuted}[result.(*Response).Status]
+	}
+	ends := func(res *Response, err error) Next {
+		return func(context.Context) (*Response, error) { return res, err }
 	}
 	for name, c := range map[string]struct {
-		next  Next
-		res   *Response
-		err   error // the very same one
-		again func(*testing.T, *Response, error)
-		runs  int
+		op     idem.Operation
+		next   Next
+		status int   // that its caller gets, or
+		err    error // the very same one
+		again  int   // the status that the next one gets; 0 for the error, recorded
+		runs   int
 	}{
-		"an error": {func(context.Context) (*Response, error) { return nil, gone }, nil, gone, unknown, 1},
-		"one like the engine's": {func(context.Context) (*Response, error) { return nil, idem.ErrInFlight },
-			nil, idem.ErrInFlight, unknown, 1},
-		"a response with an error": {func(context.Context) (*Response, error) {
-			return created(), gone
-		}, nil, gone, unknown, 1},
-		"neither": {func(context.Context) (*Response, error) { return nil, nil }, nil,
-			errNoResponse, unknown, 1},
-		"a permanent error": {func(context.Context) (*Response, error) { return nil, idem.Permanent(gone) }, nil, gone,
-			func(t *testing.T, _ *Response, err error) {
-				var recorded *idem.RecordedError
-				require.ErrorAs(t, err, &recorded)
-				require.Equal(t, "gone", recorded.Message)
-			}, 1},
-		"not executed": {func(ctx context.Context) (*Response, error) {
+		"an error":                 {charge, ends(nil, gone), 0, gone, 409, 1},
+		"one like the engine's":    {charge, ends(nil, idem.ErrInFlight), 0, idem.ErrInFlight, 409, 1},
+		"a response with an error": {charge, ends(created(), gone), 0, gone, 409, 1},
+		"neither":                  {charge, ends(nil, nil), 0, errNoResponse, 409, 1},
+		"a permanent error":        {charge, ends(nil, idem.Permanent(gone)), 0, gone, 0, 1},
+		"a panic":                  {charge, func(context.Context) (*Response, error) { panic(gone) }, 0, nil, 409, 1},
+		"not executed": {charge, func(ctx context.Context) (*Response, error) {
 			idem.SetNotExecuted(ctx)
 			return &Response{Status: 503}, nil
-		}, &Response{Status: 503}, nil, func(t *testing.T, res *Response, err error) {
-			require.Equal(t, 503, res.Status)
-		}, 2},
-		"a panic": {func(context.Context) (*Response, error) { panic(gone) }, nil, nil, unknown, 1},
+		}, 503, nil, 503, 2},
+
+		"ruled failed":                       {ruled, ends(&Response{Status: 422}, nil), 422, nil, 422, 1},
+		"ruled not executed":                 {ruled, ends(&Response{Status: 409}, nil), 409, nil, 409, 2},
+		"not ruled":                          {ruled, ends(&Response{Status: 201}, nil), 201, nil, 201, 1},
+		"ruled completed, an error":          {ruled, ends(nil, gone), 0, gone, 0, 1},
+		"ruled completed, a response":        {ruled, ends(&Response{Status: 201}, gone), 201, nil, 201, 1},
+		"ruled completed, an empty response": {ruled, ends(&Response{}, gone), 0, gone, 0, 1},
+		"ruled completed, an early response": {ruled, ends(&Response{Status: 103}, gone), 0, gone, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			contract, n := newContract(t, memory()), 0
+			contract, n := contractFor(t, newEngine(t, memory()), AnyRoute(c.op), SingleTenant), 0
 			serve := func() (*Response, error) {
 				return contract.Serve(t.Context(), payment(),
 					func(ctx context.Context) (*Response, error) { n++; return c.next(ctx) })
 			}
-			if name == "a panic" {
+			switch {
+			case name == "a panic":
 				require.PanicsWithValue(t, gone, func() { _, _ = serve() })
-			} else {
+			case c.status == 0:
 				res, err := serve()
 				require.True(t, err == c.err, "%v", err)
-				require.Equal(t, c.res == nil, res == nil)
+				require.Nil(t, res)
+			default:
+				res, err := serve()
+				require.NoError(t, err)
+				require.Equal(t, c.status, res.Status)
 			}
 			res, err := serve()
-			c.again(t, res, err)
 			require.Equal(t, c.runs, n)
+			if c.again == 0 {
+				require.ErrorAs(t, err, new(*idem.RecordedError))
+				require.EqualError(t, err, "gone")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.again, res.Status)
+			require.Equal(t, c.again == 409 && c.runs == 1, strings.Contains(string(res.Body), string(CodeOutcomeUnknown)))
 		})
 	}
 }

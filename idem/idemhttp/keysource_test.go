@@ -17,16 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestKeyHeaderIsConfigurable(t *testing.T) {
-	c, n := newContract(t, memory(), func(o *Options) { o.Key = KeyHeader("X-Request-Id") }), 0
-	require.Contains(t, string(serve(t, c, payment(), counting(&n, created())).Body), CodeKeyMissing)
-	r := payment(func(r *Request) { r.Header = map[string][]string{"x-REQUEST-id": {`"` + testKey + `"`}} })
-	for range 2 {
-		require.Equal(t, 201, serve(t, c, r, counting(&n, created())).Status)
-	}
-	require.Equal(t, 1, n)
-}
-
 // keyAfter serves the request twice and returns the key under which it has run once, or the code and the text of
 // its refusal, which runs and writes nothing.
 func keyAfter(t *testing.T, r *Request, change ...func(*Options)) (key, refusal string) {
@@ -48,69 +38,26 @@ func keyAfter(t *testing.T, r *Request, change ...func(*Options)) (key, refusal 
 	return string(p.Code), string(res.Body)
 }
 
-// A producer without headers names its key in the body, under the same rules.
-func TestKeyFromTheBody(t *testing.T) {
-	const id = "evt_1234567890ABC"
-	for name, row := range map[string]struct {
-		pointer, body string
-		want          string // the key, or a code
-	}{
-		"field":            {"/id", `{"id":"` + id + `","a":1}`, id},
-		"nested":           {"/data/object/id", `{"id":1,"data":{"object":{"id":"` + id + `"}}}`, id},
-		"no JSON type":     {"/id", `{"id":"` + id + `"}`, id},
-		"absent":           {"/id", `{"identity":"` + id + `"}`, string(CodeKeyMissing)},
-		"both cases":       {"/id", `{"id":"` + id + `","ID":"another-key-of-the-other"}`, string(CodeKeyInvalid)},
-		"null":             {"/id", `{"id":null}`, string(CodeKeyMissing)},
-		"empty body":       {"/id", ``, string(CodeKeyMissing)},
-		"blank body":       {"/id", "  \n", string(CodeKeyMissing)},
-		"empty":            {"/id", `{"id":""}`, string(CodeKeyInvalid)},
-		"short":            {"/id", `{"id":"evt_1"}`, string(CodeKeyInvalid)},
-		"characters":       {"/id", `{"id":"evt 1234567890 ABC"}`, string(CodeKeyInvalid)},
-		"structured":       {"/id", `{"id":"\"` + id + `\""}`, string(CodeKeyInvalid)},
-		"integer":          {"/id", `{"id":12345678901234567890}`, "12345678901234567890"},
-		"negative integer": {"/id", `{"id":-12345678901234567890}`, "-12345678901234567890"},
-		"short integer":    {"/id", `{"id":42}`, string(CodeKeyInvalid)},
-		"fraction":         {"/id", `{"id":1234567890.1234567890}`, string(CodeKeyInvalid)},
-		"object":           {"/id", `{"id":{"id":"` + id + `"}}`, string(CodeKeyInvalid)},
-		"twice":            {"/id", `{"id":"` + id + `","id":"another-key-of-the-other"}`, string(CodeNotCanonical)},
-		"twice, elsewhere": {"/id", `{"id":"` + id + `","a":1,"a":2}`, id},
-		"cut short":        {"/id", `{"id":"` + id + `"`, string(CodeNotCanonical)},
-		"no JSON":          {"/id", `id=` + id, string(CodeNotCanonical)},
-		"invalid UTF-8":    {"/id", "{\"id\":\"" + id + "\xff\"}", string(CodeNotCanonical)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := payment(func(r *Request) {
-				r.Body, r.Header = []byte(row.body), map[string][]string{"idempotency-key": {testKey}}
-			})
-			if strings.Contains(name, "JSON") {
-				r.Header["content-type"] = []string{"text/plain"}
-			}
-			key, refused := keyAfter(t, r, func(o *Options) { o.Key = KeyPointer(row.pointer) })
-			require.Equal(t, row.want, key)
-			require.NotContains(t, refused, "evt")
-		})
+// Where a request's key is, which forms it may have there, and what is refused. A refusal does not repeat what was
+// sent.
+func TestKeyOfARequest(t *testing.T) {
+	const id, other = "evt_1234567890ABC", "another-key-of-the-other"
+	missing, invalid, notCanonical := string(CodeKeyMissing), string(CodeKeyInvalid), string(CodeNotCanonical)
+	long := strings.Repeat("k", MaxKey)
+	type option = func(*Options)
+	type change = func(*Request)
+	header := func(values ...string) change {
+		return func(r *Request) { r.Header["idempotency-key"] = values }
 	}
-}
-
-// An id that is short, or a number, is one key however it is written and wherever it
-// comes from.
-func TestShortIDsFromTheBody(t *testing.T) {
-	store, n := memory(), 0
-	c := newContract(t, store, func(o *Options) { o.Key, o.MinKey = KeyPointer("/id"), 1 })
-	send := func(body string) *Response {
-		return serve(t, c, payment(func(r *Request) { r.Body = []byte(body) }), counting(&n, created()))
+	body := func(text string) change { return func(r *Request) { r.Body = []byte(text) } }
+	text := func(body string) change {
+		return func(r *Request) { r.Header["content-type"], r.Body = []string{"text/plain"}, []byte(body) }
 	}
-	require.Equal(t, 201, send(`{"id":42}`).Status)
-	require.Equal(t, "true", send(`{"id":42}`).Headers[HeaderReplayed])
-	require.Equal(t, 422, send(`{"id":"42"}`).Status, "the same key with another body")
-	require.Equal(t, 1, n)
-	_, err := store.Get(t.Context(), charge.Key("blue", "42").ID())
-	require.NoError(t, err)
-}
-
-// A function of one's own is held to the limits of every key, and to nothing else.
-func TestKeyFromAFunction(t *testing.T) {
-	is := func(key string, err error) func(*Options) {
+	stripe := func(o *Options) { o.Profile = Stripe }
+	named := func(o *Options) { o.Key = KeyHeader("X-Request-Id") }
+	pointer := func(at string) option { return func(o *Options) { o.Key = KeyPointer(at) } }
+	short := func(o *Options) { o.Key, o.MinKey = KeyPointer("/id"), 1 }
+	function := func(key string, err error) option {
 		return func(o *Options) {
 			o.Key = KeyFrom(func(_ context.Context, r *Request) (string, error) {
 				require.Equal(t, "/payments", r.Route)
@@ -119,29 +66,112 @@ func TestKeyFromAFunction(t *testing.T) {
 		}
 	}
 	for name, row := range map[string]struct {
-		key  string
-		err  error
-		want Code // or none
+		options option
+		request change
+		want    string // the key, or a code
 	}{
-		"any characters": {key: "ö /#\x00"},
-		"short":          {key: "1"},
-		"longest":        {key: strings.Repeat("k", 1024)},
-		"too long":       {key: strings.Repeat("k", 1025), want: CodeKeyInvalid},
-		"empty":          {want: CodeKeyMissing},
-		"none":           {err: fmt.Errorf("webhook: %w", ErrNoKey), want: CodeKeyMissing},
-		"invalid":        {err: fmt.Errorf("secret: %w", idem.ErrKeyInvalid), want: CodeKeyInvalid},
+		"bare":                    {nil, header(testKey), testKey},
+		"structured":              {nil, header(`"` + testKey + `"`), testKey},
+		"white space around":      {nil, header(" \t" + testKey + " "), testKey},
+		"white space structured":  {nil, header("\t \"" + testKey + "\"\t"), testKey},
+		"all characters":          {nil, header("AZaz09-._~:AZaz09"), "AZaz09-._~:AZaz09"},
+		"16":                      {nil, header("1234567890123456"), "1234567890123456"},
+		"15":                      {nil, header("123456789012345"), invalid},
+		"255":                     {nil, header(long), long},
+		"256":                     {nil, header(long + "k"), invalid},
+		"structured 255":          {nil, header(`"` + long + `"`), long},
+		"structured 256":          {nil, header(`"` + long + `k"`), invalid},
+		"empty":                   {nil, header(""), invalid},
+		"blank":                   {nil, header("   "), invalid},
+		"empty structured":        {nil, header(`""`), invalid},
+		"repeated":                {nil, header(testKey, testKey), invalid},
+		"repeated, joined":        {nil, header(testKey + "," + testKey), invalid},
+		"repeated and structured": {nil, header(`"` + testKey + `", "` + testKey + `"`), invalid},
+		"halves, joined":          {nil, header(`"12345678,12345678"`), invalid},
+		"parameter":               {nil, header(`"` + testKey + `";a=1`), invalid},
+		"flag parameter":          {nil, header(`"` + testKey + `";a`), invalid},
+		"open quote":              {nil, header(`"` + testKey), invalid},
+		"escape":                  {nil, header(`"1234567890\"123456"`), invalid},
+		"bad escape":              {nil, header(`"1234567890\n123456"`), invalid},
+		"byte sequence":           {nil, header(":MTIzNDU2Nzg5MDEyMzQ1Ng==:"), invalid},
+		"inner space":             {nil, header("12345678 12345678"), invalid},
+		"umlaut":                  {nil, header("1234567890123456ä"), invalid},
+		"control character":       {nil, header("1234567890123456\x00"), invalid},
+		"slash":                   {nil, header("12345678/12345678"), invalid},
+
+		"another header": {named, func(r *Request) { r.Header["x-REQUEST-id"] = []string{`"` + testKey + `"`} }, testKey},
+		"not there":      {named, header(testKey), missing},
+
+		// Any printable text is a key of Stripe's and stands for itself, in 1 to 255 characters.
+		"Stripe":                    {stripe, header("1"), "1"},
+		"Stripe, slash":             {stripe, header("order/1042/capture"), "order/1042/capture"},
+		"Stripe, Base64":            {stripe, header("KG5LxwFBepaKHyUD+abc/def=="), "KG5LxwFBepaKHyUD+abc/def=="},
+		"Stripe, space":             {stripe, header("order 1042"), "order 1042"},
+		"Stripe, JSON":              {stripe, header(`{"order":1042,"n":1}`), `{"order":1042,"n":1}`},
+		"Stripe, quoted":            {stripe, header(`"quoted"`), `"quoted"`},
+		"Stripe, 255":               {stripe, header(long), long},
+		"Stripe, 256":               {stripe, header(long + "k"), invalid},
+		"Stripe, empty":             {stripe, header(""), invalid},
+		"Stripe, blank":             {stripe, header(" "), invalid},
+		"Stripe, umlaut":            {stripe, header("ä"), invalid},
+		"Stripe, control character": {stripe, header("a\x00b"), invalid},
+		"Stripe, tab":               {stripe, header("a\tb"), invalid},
+		"Stripe, in two spellings":  {stripe, func(r *Request) { r.Header["Idempotency-Key"] = []string{other} }, invalid},
+		"Stripe, short":             {func(o *Options) { o.Profile, o.MinKey = Stripe, 8 }, header("order-1"), invalid},
+
+		// A producer without headers names its key in the body, under the same rules.
+		"field":            {pointer("/id"), body(`{"id":"` + id + `","a":1}`), id},
+		"nested":           {pointer("/data/object/id"), body(`{"id":1,"data":{"object":{"id":"` + id + `"}}}`), id},
+		"no JSON type":     {pointer("/id"), text(`{"id":"` + id + `"}`), id},
+		"absent":           {pointer("/id"), body(`{"identity":"` + id + `"}`), missing},
+		"both cases":       {pointer("/id"), body(`{"id":"` + id + `","ID":"` + other + `"}`), invalid},
+		"null":             {pointer("/id"), body(`{"id":null}`), missing},
+		"empty body":       {pointer("/id"), body(``), missing},
+		"blank body":       {pointer("/id"), body("  \n"), missing},
+		"empty field":      {pointer("/id"), body(`{"id":""}`), invalid},
+		"short field":      {pointer("/id"), body(`{"id":"evt_1"}`), invalid},
+		"characters":       {pointer("/id"), body(`{"id":"evt 1234567890 ABC"}`), invalid},
+		"structured field": {pointer("/id"), body(`{"id":"\"` + id + `\""}`), invalid},
+		"integer":          {pointer("/id"), body(`{"id":12345678901234567890}`), "12345678901234567890"},
+		"negative integer": {pointer("/id"), body(`{"id":-12345678901234567890}`), "-12345678901234567890"},
+		"short integer":    {pointer("/id"), body(`{"id":42}`), invalid},
+		"fraction":         {pointer("/id"), body(`{"id":1234567890.1234567890}`), invalid},
+		"object":           {pointer("/id"), body(`{"id":{"id":"` + id + `"}}`), invalid},
+		"twice":            {pointer("/id"), text(`{"id":"` + id + `","id":"` + other + `"}`), notCanonical},
+		"twice, elsewhere": {pointer("/id"), text(`{"id":"` + id + `","a":1,"a":2}`), id},
+		"cut short":        {pointer("/id"), body(`{"id":"` + id + `"`), notCanonical},
+		"no JSON":          {pointer("/id"), text(`id=` + id), notCanonical},
+		"invalid UTF-8":    {pointer("/id"), text("{\"id\":\"" + id + "\xff\"}"), notCanonical},
+		"as short as may":  {short, body(`{"id":42}`), "42"},
+		"number as text":   {short, body(`{"id":"42"}`), "42"},
+
+		// A function of one's own is held to the limits of every key, and to nothing else.
+		"any characters":       {function("ö /#\x00", nil), nil, "ö /#\x00"},
+		"a short one":          {function("1", nil), nil, "1"},
+		"the longest":          {function(strings.Repeat("k", 1024), nil), nil, strings.Repeat("k", 1024)},
+		"too long":             {function(strings.Repeat("k", 1025), nil), nil, invalid},
+		"an empty one":         {function("", nil), nil, missing},
+		"none":                 {function("", fmt.Errorf("webhook: %w", ErrNoKey)), nil, missing},
+		"the function refuses": {function("", fmt.Errorf("secret: %w", idem.ErrKeyInvalid)), nil, invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := payment(func(r *Request) { r.Header["idempotency-key"] = nil })
-			key, refused := keyAfter(t, r, is(row.key, row.err))
-			require.Equal(t, cmp.Or(string(row.want), row.key), key)
-			require.NotContains(t, refused, "secret")
+			r := payment()
+			var options []func(*Options)
+			if row.options != nil {
+				options = append(options, row.options)
+			}
+			if row.request != nil {
+				row.request(r)
+			}
+			key, refused := keyAfter(t, r, options...)
+			require.Equal(t, row.want, key)
+			for _, sent := range append(r.Header["idempotency-key"], "evt", "secret") {
+				if sent = strings.TrimSpace(sent); sent != "" && refused != "" && key != missing {
+					require.NotContains(t, refused, sent, "the refusal repeats what was sent")
+				}
+			}
 		})
 	}
-	down, n := errors.New("down"), 0
-	_, err := newContract(t, memory(), is("", down)).Serve(t.Context(), payment(), counting(&n, created()))
-	require.True(t, err == down)
-	require.Zero(t, n)
 }
 
 func sub(_ context.Context, r *Request) (string, error) { return present(r.Identity.Claims["sub"]) }
@@ -426,6 +456,8 @@ func TestRequestsWithoutAKeyAreReported(t *testing.T) {
 				if row.want > 0 {
 					require.NotEqual(t, seen.all[0].ID, seen.all[1].ID)
 					require.Equal(t, 2, n)
+				} else if row.status == 201 && !shadow {
+					require.Equal(t, 1, n, "a key counts where it is optional")
 				}
 			})
 		}

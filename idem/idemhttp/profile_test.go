@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -134,29 +133,6 @@ func stripeContract(t testing.TB, store idem.Store, change ...func(*Options)) *C
 	return newContract(t, store, append([]func(*Options){func(o *Options) { o.Profile = Stripe }}, change...)...)
 }
 
-// Any printable text is a key and stands for itself, in 1 to 255 characters.
-func TestStripeKeys(t *testing.T) {
-	for key, ok := range map[string]bool{
-		"1": true, "order-1042": true, "order/1042/capture": true, "KG5LxwFBepaKHyUD+abc/def==": true, "order 1042": true,
-		`{"order":1042,"n":1}`: true, `"quoted"`: true, "a,b": true, strings.Repeat("k", MaxKey): true,
-		"": false, " ": false, strings.Repeat("k", MaxKey+1): false, "ä": false, "a\x00b": false, "a\tb": false,
-	} {
-		want := string(CodeKeyInvalid)
-		if ok {
-			want = key // the quotes belong to it
-		}
-		got, _ := keyAfter(t, payment(func(r *Request) { r.Header["idempotency-key"] = []string{key} }),
-			func(o *Options) { o.Profile = Stripe })
-		require.Equal(t, want, got)
-	}
-	got, _ := keyAfter(t, payment(func(r *Request) { r.Header["Idempotency-Key"] = []string{"another"} }),
-		func(o *Options) { o.Profile = Stripe })
-	require.Equal(t, string(CodeKeyInvalid), got, "sent twice")
-	got, _ = keyAfter(t, payment(func(r *Request) { r.Header["idempotency-key"] = []string{"order-1"} }),
-		func(o *Options) { o.Profile, o.MinKey = Stripe, 8 })
-	require.Equal(t, string(CodeKeyInvalid), got)
-}
-
 // A refusal is what Stripe's libraries know as their own, with what this contract's
 // clients go by.
 func TestStripeRefusal(t *testing.T) {
@@ -188,40 +164,6 @@ func TestNamesOfMembers(t *testing.T) {
 		var members map[string]any
 		require.NoError(t, json.Unmarshal(body, &members))
 		require.ElementsMatch(t, c.names, slices.Collect(maps.Keys(members)))
-	}
-}
-
-// Without a key the handler runs all the same, every time, with all that an
-// operation has.
-func TestOptionalKeys(t *testing.T) {
-	for _, profile := range []Profile{IETF, Stripe} {
-		for name, source := range map[string]func(*Options){
-			"header":  func(*Options) {},
-			"pointer": func(o *Options) { o.Key = KeyPointer("/id") },
-			"function": func(o *Options) {
-				o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", ErrNoKey })
-			},
-		} {
-			c := newContract(t, memory(), source, func(o *Options) { o.Profile, o.KeyOptional = profile, true })
-			tokens := map[string]bool{}
-			for range 2 {
-				res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }),
-					func(ctx context.Context) (*Response, error) {
-						tokens[idem.Token(ctx)] = true
-						return created(), nil
-					})
-				require.Equal(t, 201, res.Status, name)
-				require.NotContains(t, res.Headers, c.opts.Profile.replayedHeader())
-			}
-			require.Len(t, tokens, 2, name)
-		}
-		// A key that is there must be a good one, and counts.
-		c, n := newContract(t, memory(), func(o *Options) { o.Profile, o.KeyOptional = profile, true }), 0
-		res := serve(t, c, payment(func(r *Request) { r.Header["idempotency-key"] = []string{""} }), counting(&n, created()))
-		require.Equal(t, CodeKeyInvalid, problemIn(t, res).Code)
-		serve(t, c, payment(), counting(&n, created()))
-		require.Equal(t, "true", serve(t, c, payment(), counting(&n, created())).Headers[profile.replayedHeader()])
-		require.Equal(t, 1, n)
 	}
 }
 
