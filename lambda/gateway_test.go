@@ -291,26 +291,6 @@ func TestErrorsReachTheRuntime(t *testing.T) {
 	}
 }
 
-func TestSetUpMistakesPanicInEveryGateway(t *testing.T) {
-	engine, n := newEngine(t, memory()), 0
-	tenant := idemhttp.TenantFunc(idemhttp.SingleTenant)
-	for _, f := range functions {
-		requireConfigPanic(t, func() { f(nil, idemhttp.AnyRoute(charge), tenant, nil, &n) }, "engine is nil")
-		requireConfigPanic(t, func() { f(engine, nil, tenant, nil, &n) }, "no routes")
-		requireConfigPanic(t, func() { f(engine, idemhttp.AnyRoute(idem.Operation{}), tenant, nil, &n) }, "Name is empty")
-		requireConfigPanic(t, func() { f(engine, idemhttp.AnyRoute(charge), nil, nil, &n) }, "SingleTenant")
-	}
-	routes := idemhttp.AnyRoute(charge)
-	for name, make := range map[string]func(){
-		"idemlambda.HTTPAPI":     func() { HTTPAPI(engine, routes, tenant, nil, nil) },
-		"idemlambda.RESTAPI":     func() { RESTAPI(engine, routes, tenant, nil, nil) },
-		"idemlambda.FunctionURL": func() { FunctionURL(engine, routes, tenant, nil, nil) },
-		"idemlambda.ALB":         func() { ALB(engine, routes, tenant, nil, nil) },
-	} {
-		requireConfigPanic(t, make, name, "handler is nil")
-	}
-}
-
 // Bytes that a net/http handler has recorded come through every gateway: an event's
 // JSON cannot hold them as text.
 func TestBytesOfAnotherGateway(t *testing.T) {

@@ -14,33 +14,137 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPointer(t *testing.T) {
-	const event = `{"id":"a","n":42,"nested":{"id":"b","list":["c",{"id":"d"}]}}`
-	for pointer, want := range map[string]string{"/id": "a", "/n": "42", "/nested/list/1/id": "d"} {
-		tenant, value, err := Pointer(idem.SingleTenant, pointer)(t.Context(), json.RawMessage(event))
-		require.NoError(t, err, pointer)
-		require.Equal(t, want, value, pointer)
-		require.Equal(t, idem.SingleTenant, tenant)
+// What each key function makes of an event, and what it refuses: what is not there must not become everybody's key.
+func TestKeyFunctions(t *testing.T) {
+	const none = idem.SingleTenant
+	type found func() (tenant, value string, err error)
+	in := func(key KeyFunc, event string) found {
+		return func() (string, string, error) { return key(t.Context(), json.RawMessage(event)) }
 	}
-	tenant, value, err := Pointer("/nested/id", "/id")(t.Context(), json.RawMessage(event))
-	require.NoError(t, err)
-	require.Equal(t, []string{"b", "a"}, []string{tenant, value})
-}
+	const nested = `{"id":"a","n":42,"nested":{"id":"b","list":["c",{"id":"d"}]}}`
 
-// What is not there must not become everybody's key.
-func TestPointerRefusesWhatIsNoValue(t *testing.T) {
-	for name, event := range map[string]string{
-		"absent": `{}`, "null": `{"id":null}`, "empty": `{"id":""}`, "list": `{"id":["a"]}`, "fraction": `{"id":1.5}`,
-		"other case": `{"ID":"a"}`, "both cases": `{"id":"a","ID":"b"}`, "twice": `{"id":"a","id":"a"}`, "no JSON": `{"id":`,
+	str := func(s string) events.SQSMessageAttribute {
+		return events.SQSMessageAttribute{DataType: "String", StringValue: &s}
+	}
+	message := events.SQSMessage{
+		MessageId: "m1", Body: `{"order":{"id":"o1","line":7},"tenant":"acme"}`,
+		EventSourceARN: "arn:aws:sqs:eu-central-1:111122223333:orders.fifo",
+		Attributes:     map[string]string{"MessageDeduplicationId": "d1", sqsGroup: "customer 17"},
+		MessageAttributes: map[string]events.SQSMessageAttribute{
+			SQSKeyAttribute: str("k1"), SQSTenantAttribute: str("acme"), "empty": str(""), "none": str(none),
+			"number": {DataType: "Number", StringValue: str("42").StringValue},
+			"binary": {DataType: "Binary", BinaryValue: []byte("k")},
+		},
+	}
+	alone := message // of no tenant
+	alone.MessageAttributes = maps.Clone(message.MessageAttributes)
+	delete(alone.MessageAttributes, SQSTenantAttribute)
+	bare := events.SQSMessage{Body: "plain text"}
+	groupless := events.SQSMessage{EventSourceARN: message.EventSourceARN,
+		Attributes: map[string]string{"MessageDeduplicationId": "d1"}}
+	of := func(key SQSKeyFunc, m events.SQSMessage) found {
+		return func() (string, string, error) { return key(t.Context(), &m) }
+	}
+	const deduplicated = "arn%3Aaws%3Asqs%3Aeu-central-1%3A111122223333%3Aorders.fifo/customer%2017/d1"
+
+	notification := &decoded[events.SNSEvent](t, "sns").Records[0]
+	notification.SNS.MessageAttributes["empty"] = map[string]any{"Type": "String", "Value": ""}
+	notification.SNS.MessageAttributes["nul"] = map[string]any{"Type": "String", "Value": none}
+	sns := func(tenant, name string) found {
+		return func() (string, string, error) { return SNSAttribute(tenant, name)(t.Context(), notification) }
+	}
+	record := &events.KafkaRecord{Headers: []map[string]events.JSONNumberBytes{
+		{"key": []byte("k1")}, {"tenant": []byte("acme")}, {"twice": []byte("1")}, {"twice": []byte("2")}, {"empty": nil},
+		{"nul": []byte(none)},
+	}}
+	kafka := func(tenant, name string) found {
+		return func() (string, string, error) { return KafkaHeader(tenant, name)(t.Context(), record) }
+	}
+	// A version is no identity of a change: its tags may change twice, and the second change must not be swallowed as a
+	// repeat of the first.
+	tagged := events.S3EventRecord{EventName: "ObjectTagging:Put"}
+	tagged.S3.Bucket.Name, tagged.S3.Object.Key, tagged.S3.Object.VersionID = "b", "k", "v1"
+
+	type row struct {
+		find          found
+		tenant, value string
+		err           string
+	}
+	rows := []row{
+		{in(Pointer(none, "/id"), nested), none, "a", ""},
+		{in(Pointer(none, "/n"), nested), none, "42", ""},
+		{in(Pointer(none, "/nested/list/1/id"), nested), none, "d", ""},
+		{in(Pointer("/nested/id", "/id"), nested), "b", "a", ""},
+		// A tenant in the event cannot say that there is none.
+		{in(Pointer("/tenant", "/id"), `{"tenant":"\u0000","id":"a"}`), "", "", "tenant"},
+		{in(KeyFrom(func(p payment) (string, string) { return p.Merchant, p.ID }),
+			`{"merchant":"m1","paymentId":"p1"}`), "m1", "p1", ""},
+
+		{of(SQSAttribute(none, SQSKeyAttribute), alone), none, "k1", ""},
+		{of(SQSAttribute(SQSTenantAttribute, SQSKeyAttribute), message), "acme", "k1", ""},
+		{of(SQSAttribute(none, "number"), alone), none, "42", ""},
+		{of(SQSAttribute(none, "absent"), alone), "", "", `no attribute "absent"`},
+		{of(SQSAttribute(none, "empty"), alone), "", "", `"empty" is empty`},
+		{of(SQSAttribute(none, "binary"), alone), "", "", `"binary" is of type Binary: send it as String`},
+		// Who passes the tenant itself learns that the argument names where it is found.
+		{of(SQSAttribute("absent", SQSKeyAttribute), message), "", "",
+			`no attribute "absent" (the first argument of idemlambda.SQSAttribute names the tenant's attribute)`},
+		{of(SQSAttribute("empty", SQSKeyAttribute), message), "", "", `"empty" is empty (the first argument of`},
+		{of(SQSAttribute("none", SQSKeyAttribute), message), "", "", "cannot be used as a tenant"},
+		{of(SQSAttribute(none, SQSKeyAttribute), bare), "", "", "no attribute"},
+		{of(SQSAttribute(none, SQSKeyAttribute), message), "", "", "names a tenant"},
+		{of(SQSDeduplicationID(none), message), "", "", "names a tenant"},
+		{of(SQSPointer(none, "/order/id"), message), "", "", "names a tenant"},
+		{of(SQSPointer(none, "/order/id"), alone), none, "o1", ""},
+		{of(SQSPointer("/tenant", "/order/id", "/order/line"), message), "acme", "o1/7", ""},
+		{of(SQSPointer(none, "/order"), alone), "", "",
+			`the value at "/order" of the body is neither a string nor an integer`},
+		{of(SQSPointer(none, "/order/id"), bare), "", "", `at "/order/id" of the body`},
+		{of(SQSDeduplicationID(none), alone), none, deduplicated, ""},
+		{of(SQSDeduplicationID(SQSTenantAttribute), message), "acme", deduplicated, ""},
+		{of(SQSDeduplicationID(none), bare), "", "", "no deduplication id"},
+		{of(SQSDeduplicationID(none), groupless), "", "", "no MessageGroupId"},
+		{of(SQSMessageID(none), alone), none, "m1", ""},
+		{of(SQSMessageID(SQSTenantAttribute), message), "acme", "m1", ""},
+		{of(SQSMessageID(none), bare), "", "", "has no id"},
+
+		{sns(none, "idempotency-key"), none, "8e03978e-40d5-43e8-bc93-6894a57f9324", ""},
+		{sns(none, "none"), "", "", "no attribute"},
+		{sns(none, "digest"), "", "", "of type"},
+		{sns(none, "empty"), "", "", "empty"},
+		{sns("nul", "idempotency-key"), "", "", "cannot be used as a tenant"},
+
+		{kafka("tenant", "key"), "acme", "k1", ""},
+		{kafka(none, "none"), "", "", `"none"`},
+		{kafka(none, "twice"), "", "", `"twice"`},
+		{kafka(none, "empty"), "", "", `"empty"`},
+		{kafka("nul", "key"), "", "", "cannot be used as a tenant"},
+		{kafka("acme", "key"), "", "", "the first argument of idemlambda.KafkaHeader names the tenant's header"},
+
+		{func() (string, string, error) { return S3ObjectVersion(t.Context(), &tagged) }, "", "",
+			"ObjectTagging:Put has no sequencer"},
+	}
+	for _, event := range []string{
+		`{}`, `{"id":null}`, `{"id":""}`, `{"id":["a"]}`, `{"id":1.5}`, `{"ID":"a"}`, `{"id":"a","ID":"b"}`,
+		`{"id":"a","id":"a"}`, `{"id":`,
 	} {
-		for _, keys := range []KeyFunc{Pointer(idem.SingleTenant, "/id"), Pointer("/id", "/id"),
-			Pointer(idem.SingleTenant, "/id", "/id")} {
-			_, value, err := keys(t.Context(), json.RawMessage(event))
-			require.ErrorIs(t, err, idem.ErrKeyInvalid, name)
-			require.ErrorContains(t, err, `"/id"`, name)
-			require.Empty(t, value)
+		for _, key := range []KeyFunc{Pointer(none, "/id"), Pointer("/id", "/id"), Pointer(none, "/id", "/id")} {
+			rows = append(rows, row{in(key, event), "", "", `"/id"`})
 		}
 	}
+	for _, r := range rows {
+		tenant, value, err := r.find()
+		if r.err == "" {
+			require.NoError(t, err)
+			require.Equal(t, []string{r.tenant, r.value}, []string{tenant, value})
+			continue
+		}
+		require.ErrorIs(t, err, idem.ErrKeyInvalid, r.err)
+		require.ErrorContains(t, err, r.err)
+		require.Equal(t, strings.Contains(r.err, "first argument"), strings.Contains(err.Error(), "first argument"))
+	}
+	_, _, err := KeyFrom(func(payment) (string, string) { return "", "" })(t.Context(), json.RawMessage(`{"merchant":1}`))
+	require.Error(t, err)
 }
 
 // Several values never run together.
@@ -53,136 +157,6 @@ func TestPointerJoinsSeveralValues(t *testing.T) {
 		require.NotContains(t, seen, value, "%s and %s", seen[value], event)
 		seen[value] = event
 	}
-}
-
-// A tenant in the event cannot say that there is none.
-func TestTenantOfTheEventCannotOptOut(t *testing.T) {
-	_, _, err := Pointer("/tenant", "/id")(t.Context(), json.RawMessage(`{"tenant":"\u0000","id":"a"}`))
-	require.ErrorIs(t, err, idem.ErrKeyInvalid)
-}
-
-func TestBadPointersPanic(t *testing.T) {
-	for _, f := range []func(){
-		func() { Pointer(idem.SingleTenant) },
-		func() { Pointer("", "/id") },
-		func() { Pointer("tenant", "/id") },
-		func() { Pointer(idem.SingleTenant, "") },
-		func() { Pointer(idem.SingleTenant, "id") },
-		func() { Pointer(idem.SingleTenant, "$.id") },
-		func() { Pointer(idem.SingleTenant, "/a~2") },
-		func() { Pointer(idem.SingleTenant, "/a~") },
-		func() { KeyFrom[payment](nil) },
-	} {
-		requireConfigPanic(t, f)
-	}
-}
-
-func requireConfigPanic(t *testing.T, f func(), text ...string) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		err, ok := recover().(error)
-		require.True(t, ok, "no panic with an error")
-		require.ErrorAs(t, err, new(*idem.ConfigError))
-		for _, s := range text {
-			require.ErrorContains(t, err, s)
-		}
-	}()
-	f()
-}
-
-func TestBy(t *testing.T) {
-	key := KeyFrom(func(p payment) (string, string) { return p.Merchant, p.ID })
-	tenant, value, err := key(context.Background(), json.RawMessage(`{"merchant":"m1","paymentId":"p1"}`))
-	require.NoError(t, err)
-	require.Equal(t, []string{"m1", "p1"}, []string{tenant, value})
-	_, _, err = key(context.Background(), json.RawMessage(`{"merchant":1}`))
-	require.Error(t, err)
-}
-
-func TestSQSKeyFunctions(t *testing.T) {
-	str := func(s string) events.SQSMessageAttribute {
-		return events.SQSMessageAttribute{DataType: "String", StringValue: &s}
-	}
-	m := events.SQSMessage{
-		MessageId: "m1", Body: `{"order":{"id":"o1","line":7},"tenant":"acme"}`,
-		EventSourceARN: "arn:aws:sqs:eu-central-1:111122223333:orders.fifo",
-		Attributes:     map[string]string{"MessageDeduplicationId": "d1", sqsGroup: "customer 17"},
-		MessageAttributes: map[string]events.SQSMessageAttribute{
-			SQSKeyAttribute: str("k1"), SQSTenantAttribute: str("acme"), "empty": str(""), "none": str(idem.SingleTenant),
-			"number": {DataType: "Number", StringValue: str("42").StringValue},
-			"binary": {DataType: "Binary", BinaryValue: []byte("k")},
-		},
-	}
-	alone := m // of no tenant
-	alone.MessageAttributes = maps.Clone(m.MessageAttributes)
-	delete(alone.MessageAttributes, SQSTenantAttribute)
-	const deduplicated = "arn%3Aaws%3Asqs%3Aeu-central-1%3A111122223333%3Aorders.fifo/customer%2017/d1"
-	bare := events.SQSMessage{Body: "plain text"}
-	groupless := events.SQSMessage{EventSourceARN: m.EventSourceARN,
-		Attributes: map[string]string{"MessageDeduplicationId": "d1"}}
-	for _, c := range []struct {
-		key           SQSKeyFunc
-		m             *events.SQSMessage
-		tenant, value string
-		err           string
-	}{
-		{key: SQSAttribute(idem.SingleTenant, SQSKeyAttribute), m: &alone, tenant: idem.SingleTenant, value: "k1"},
-		{key: SQSAttribute(SQSTenantAttribute, SQSKeyAttribute), tenant: "acme", value: "k1"},
-		{key: SQSAttribute(idem.SingleTenant, "number"), m: &alone, tenant: idem.SingleTenant, value: "42"},
-		{key: SQSAttribute(idem.SingleTenant, "absent"), m: &alone, err: `no attribute "absent"`},
-		{key: SQSAttribute(idem.SingleTenant, "empty"), m: &alone, err: `"empty" is empty`},
-		{key: SQSAttribute(idem.SingleTenant, "binary"), m: &alone, err: `"binary" is of type Binary: send it as String`},
-		// Who passes the tenant itself learns that the argument names where it is found.
-		{key: SQSAttribute("absent", SQSKeyAttribute), err: `no attribute "absent" (the first argument of ` +
-			"idemlambda.SQSAttribute names the tenant's attribute)"},
-		{key: SQSAttribute("empty", SQSKeyAttribute), err: `"empty" is empty (the first argument of`},
-		{key: SQSAttribute("none", SQSKeyAttribute), err: "cannot be used as a tenant"},
-		{key: SQSAttribute(idem.SingleTenant, SQSKeyAttribute), m: &bare, err: "no attribute"},
-
-		{key: SQSAttribute(idem.SingleTenant, SQSKeyAttribute), err: "names a tenant"},
-		{key: SQSDeduplicationID(idem.SingleTenant), err: "names a tenant"},
-		{key: SQSPointer(idem.SingleTenant, "/order/id"), err: "names a tenant"},
-
-		{key: SQSPointer(idem.SingleTenant, "/order/id"), m: &alone, tenant: idem.SingleTenant, value: "o1"},
-		{key: SQSPointer("/tenant", "/order/id", "/order/line"), tenant: "acme", value: "o1/7"},
-		{key: SQSPointer(idem.SingleTenant, "/order"), m: &alone,
-			err: `the value at "/order" of the body is neither a string nor an integer`},
-		{key: SQSPointer(idem.SingleTenant, "/order/id"), m: &bare, err: `at "/order/id" of the body`},
-
-		{key: SQSDeduplicationID(idem.SingleTenant), m: &alone, tenant: idem.SingleTenant, value: deduplicated},
-		{key: SQSDeduplicationID(SQSTenantAttribute), tenant: "acme", value: deduplicated},
-		{key: SQSDeduplicationID(idem.SingleTenant), m: &bare, err: "no deduplication id"},
-		{key: SQSDeduplicationID(idem.SingleTenant), m: &groupless, err: "no MessageGroupId"},
-
-		{key: SQSMessageID(idem.SingleTenant), m: &alone, tenant: idem.SingleTenant, value: "m1"},
-		{key: SQSMessageID(SQSTenantAttribute), tenant: "acme", value: "m1"},
-		{key: SQSMessageID(idem.SingleTenant), m: &bare, err: "has no id"},
-	} {
-		if c.m == nil {
-			c.m = &m
-		}
-		tenant, value, err := c.key(t.Context(), c.m)
-		if c.err != "" {
-			require.ErrorIs(t, err, idem.ErrKeyInvalid)
-			require.ErrorContains(t, err, c.err)
-			require.Equal(t, strings.Contains(c.err, "first argument"), strings.Contains(err.Error(), "first argument"))
-			continue
-		}
-		require.NoError(t, err)
-		require.Equal(t, c.tenant, tenant)
-		require.Equal(t, c.value, value)
-	}
-}
-
-func TestSQSKeyFunctionsThatAreNone(t *testing.T) {
-	requireConfigPanic(t, func() { SQSAttribute(idem.SingleTenant, "") }, "SQSAttribute", "name is empty")
-	requireConfigPanic(t, func() { SQSAttribute("", "k") }, "SQSAttribute", "tenant is empty", "idem.SingleTenant")
-	requireConfigPanic(t, func() { SQSMessageID("") }, "SQSMessageID", "tenant is empty")
-	requireConfigPanic(t, func() { SQSDeduplicationID("") }, "SQSDeduplicationID", "tenant is empty")
-	requireConfigPanic(t, func() { SQSPointer(idem.SingleTenant) }, "idemlambda.SQSPointer", "no pointer")
-	requireConfigPanic(t, func() { SQSPointer("tenant", "/a") }, "idemlambda.SQSPointer: tenant pointer")
-	requireConfigPanic(t, func() { SQSPointer(idem.SingleTenant, "a~2") }, "idemlambda.SQSPointer: value pointer")
 }
 
 // Other services' envelopes around the message: the key is in reach, and a second

@@ -19,7 +19,6 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/stretchr/testify/require"
 )
@@ -266,47 +265,6 @@ func TestEventThatComesBackAsAWhole(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 1, "b": 2, "c": 1}, d)
 }
 
-func TestSNSAttributeKeys(t *testing.T) {
-	r := &decoded[events.SNSEvent](t, "sns").Records[0]
-	tenant, value, err := SNSAttribute(idem.SingleTenant, "idempotency-key")(t.Context(), r)
-	require.NoError(t, err)
-	require.Equal(t, idem.SingleTenant, tenant)
-	require.Equal(t, "8e03978e-40d5-43e8-bc93-6894a57f9324", value)
-	for name, problem := range map[string]string{"none": "no attribute", "digest": "of type"} {
-		_, _, err = SNSAttribute(idem.SingleTenant, name)(t.Context(), r)
-		require.ErrorIs(t, err, idem.ErrKeyInvalid)
-		require.ErrorContains(t, err, problem)
-	}
-	r.SNS.MessageAttributes["empty"] = map[string]any{"Type": "String", "Value": ""}
-	r.SNS.MessageAttributes["nul"] = map[string]any{"Type": "String", "Value": idem.SingleTenant}
-	_, _, err = SNSAttribute(idem.SingleTenant, "empty")(t.Context(), r)
-	require.ErrorContains(t, err, "empty")
-	_, _, err = SNSAttribute("nul", "idempotency-key")(t.Context(), r)
-	require.ErrorContains(t, err, "cannot be used as a tenant")
-	require.Panics(t, func() { SNSAttribute("", "x") })
-	require.Panics(t, func() { SNSAttribute(idem.SingleTenant, "") })
-}
-
-func TestKafkaHeaderKeys(t *testing.T) {
-	r := &events.KafkaRecord{Headers: []map[string]events.JSONNumberBytes{
-		{"key": []byte("k1")}, {"tenant": []byte("acme")}, {"twice": []byte("1")}, {"twice": []byte("2")}, {"empty": nil},
-		{"nul": []byte(idem.SingleTenant)},
-	}}
-	tenant, value, err := KafkaHeader("tenant", "key")(t.Context(), r)
-	require.NoError(t, err)
-	require.Equal(t, []string{"acme", "k1"}, []string{tenant, value})
-	for _, name := range []string{"none", "twice", "empty"} {
-		_, _, err := KafkaHeader(idem.SingleTenant, name)(t.Context(), r)
-		require.ErrorIs(t, err, idem.ErrKeyInvalid, name)
-		require.NotContains(t, err.Error(), "first argument")
-	}
-	_, _, err = KafkaHeader("nul", "key")(t.Context(), r)
-	require.ErrorIs(t, err, idem.ErrKeyInvalid)
-	_, _, err = KafkaHeader("acme", "key")(t.Context(), r)
-	require.ErrorContains(t, err, "the first argument of idemlambda.KafkaHeader names the tenant's header")
-	require.Panics(t, func() { KafkaHeader("", "x") })
-}
-
 // Identities that their services allow are never too long for a key, and stay apart.
 func TestLongIdentities(t *testing.T) {
 	brokers := make([]string, 10)
@@ -408,45 +366,6 @@ func TestSourceRetention(t *testing.T) {
 			require.Equal(t, cmp.Or(own, source.retention), store.Records()[0].Retention, name)
 		}
 	}
-}
-
-// Mistakes in the set-up are found when the handler is made.
-func TestSourceMistakes(t *testing.T) {
-	e := newEngine(t, memory())
-	for problem, make := range map[string]func(){
-		"engine is nil": func() { SNS[order](nil, fulfil, nil, nil, func(context.Context, order) error { return nil }) },
-		"Name is empty": func() {
-			S3(e, idem.Operation{}, nil, nil, func(context.Context, events.S3EventRecord) error { return nil })
-		},
-		"key function is nil": func() { SQS(e, fulfil, nil, nil, work) },
-		"no JSON pointer": func() {
-			SQS(e, fulfil, byAttribute, &SQSOptions{Select: &fingerprint.Select{Only: []string{"id"}}}, work)
-		},
-		"handler is nil": func() { Kinesis[order](e, fulfil, nil, nil, nil) },
-		"Concurrency is": func() {
-			DynamoDBStream(e, fulfil, nil, &Options[events.DynamoDBEventRecord]{Concurrency: -1},
-				func(context.Context, events.DynamoDBEventRecord) error { return nil })
-		},
-		"Select is set": func() {
-			EventBridge(e, fulfil, nil, &Options[events.EventBridgeEvent]{Select: &fingerprint.Select{Only: []string{"/id"}}},
-				func(context.Context, string) error { return nil })
-		},
-		"idemlambda.StepFunctions": func() { StepFunctions[order, string](e, fulfil, nil, nil) },
-		"idemlambda.Kafka":         func() { Kafka[order](e, fulfil, nil, nil, nil) },
-		"idemlambda.SNSPointer":    func() { SNSPointer(idem.SingleTenant) },
-	} {
-		requireConfigPanic(t, make, problem)
-	}
-}
-
-// A version is no identity of a change: its tags may change twice, and the second
-// change must not be swallowed as a repeat of the first.
-func TestS3KeyNeedsASequencer(t *testing.T) {
-	r := events.S3EventRecord{EventName: "ObjectTagging:Put"}
-	r.S3.Bucket.Name, r.S3.Object.Key, r.S3.Object.VersionID = "b", "k", "v1"
-	_, _, err := S3ObjectVersion(t.Context(), &r)
-	require.ErrorIs(t, err, idem.ErrKeyInvalid)
-	require.ErrorContains(t, err, "ObjectTagging:Put has no sequencer")
 }
 
 func ignore(context.Context, string) error { return nil }

@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/big"
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
@@ -285,36 +283,6 @@ func TestPanicPassesThrough(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 }
 
-func TestSetUpMistakesPanicInWrap(t *testing.T) {
-	engine := newEngine(t, memory())
-	fn := func(context.Context, payment) (receipt, error) { return receipt{}, nil }
-	unnamed := charge
-	unnamed.Name = ""
-	requireConfigPanic(t, func() { Wrap(nil, charge, byPaymentID, fn) }, "engine is nil")
-	requireConfigPanic(t, func() { Wrap(engine, unnamed, byPaymentID, fn) }, "Name is empty")
-	requireConfigPanic(t, func() { Wrap(engine, charge, nil, fn) }, "key function is nil")
-	for _, op := range []idem.Operation{charge, inShadow(charge)} {
-		requireConfigPanic(t, func() {
-			Wrap(engine, op, byPaymentID,
-				func(context.Context, payment) (*events.LambdaFunctionURLStreamingResponse, error) { return nil, nil })
-		}, "sent as a stream", "idemlambda.FunctionURL")
-	}
-	requireConfigPanic(t, func() { Wrap[payment, receipt](engine, charge, byPaymentID, nil) }, "handler is nil")
-	requireConfigPanic(t, func() {
-		Wrap(engine, charge, byPaymentID, fn, WithSelect(fingerprint.Select{Only: []string{"id"}}))
-	}, "no JSON pointer")
-	require.NotPanics(t, func() { Wrap(engine, charge, byPaymentID, fn, nil) }, "as nil options elsewhere")
-	requireConfigPanic(t, func() {
-		Wrap(engine, charge, byPaymentID, func(context.Context, payment) (chan int, error) { return nil, nil })
-	}, "chan int", "cannot be encoded")
-	requireConfigPanic(t, func() {
-		Wrap(engine, charge, byPaymentID, func(context.Context, payment) (io.Reader, error) { return nil, nil })
-	}, "of what io.Reader reads JSON sees nothing", "read it first")
-	requireConfigPanic(t, func() {
-		Wrap(engine, charge, byPaymentID, func(context.Context, payment) (*bytes.Buffer, error) { return nil, nil })
-	}, "of what bytes.Buffer reads")
-}
-
 // A member that differs from one sending to the next does not make a repeat another
 // input, where the operation says so.
 func TestSelectionOfAnEvent(t *testing.T) {
@@ -351,8 +319,7 @@ func TestSelectionOfAnEvent(t *testing.T) {
 	}
 }
 
-// A result is encoded by its address, so that a big.Int is more than {}; a type of which
-// JSON sees nothing is a mistake in the set-up.
+// A result is encoded by its address, so that a big.Int is more than {}.
 func TestWrapEncodesByAddress(t *testing.T) {
 	type total struct{ Sum big.Int }
 	h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (total, error) {
@@ -361,10 +328,6 @@ func TestWrapEncodesByAddress(t *testing.T) {
 	for range 2 {
 		require.Equal(t, `{"Sum":7}`, replies(t, h, event))
 	}
-	require.Panics(t, func() {
-		Wrap(newEngine(t, memory()), charge, byPaymentID,
-			func(context.Context, payment) (r struct{ number string }, err error) { return r, nil })
-	})
 }
 
 // What Lambda sends a durable function, on the first invocation of an execution.
