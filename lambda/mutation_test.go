@@ -1,6 +1,7 @@
 package idemlambda
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,8 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 	samples "github.com/idem-go/idempotency/events"
+	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/stretchr/testify/require"
@@ -28,35 +31,55 @@ var mutations = func() int {
 
 var keyGrammar = regexp.MustCompile(`^[A-Za-z0-9._~:-]{16,255}$`)
 
-// Events that no service sends: no panic, always an answer, and whatever reaches
-// the table matches the key's grammar. The seed is fixed, so that every run is the
-// same.
+// mutants calls try with events that no service sends, of which the samples are the beginning: none of them panics.
+// The seed is fixed, so that every run is the same.
+func mutants(t *testing.T, n int, names []string, try func(random *rand.Rand, raw []byte)) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	var seeds []any
+	for _, name := range names {
+		seeds = append(seeds, decoded[any](t, name))
+	}
+	var raw []byte
+	defer func() {
+		if p := recover(); p != nil {
+			t.Fatalf("%v with %s", p, raw)
+		}
+	}()
+	for range n {
+		event := seeds[random.IntN(len(seeds))]
+		for range 1 + random.IntN(4) {
+			event = mutated(random, event)
+		}
+		var err error
+		raw, err = json.Marshal(event)
+		require.NoError(t, err)
+		try(random, raw)
+	}
+}
+
+// Requests: always an answer, and whatever reaches the table matches the key's grammar.
 func TestMutatedEvents(t *testing.T) {
 	for kind := range functions {
 		t.Run(kind, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(1, 2))
-			var seeds []any
-			for _, name := range samples.Names() {
-				if strings.HasPrefix(name, kind+"-") {
-					seeds = append(seeds, decoded[any](t, name))
-				}
-			}
-			store, n := memory(), 0
+			store, n, answered := memory(), 0, 0
 			watched := idemtest.NewFaults(store)
 			h := lambda.NewHandler(functions[kind](newEngine(t, watched), idemhttp.AnyRoute(charge),
 				idemhttp.SingleTenant, nil, &n))
-			answered := 0
-			for range mutations {
-				event := seeds[random.IntN(len(seeds))]
-				for range 1 + random.IntN(4) {
-					event = mutated(random, event)
+			names := slices.DeleteFunc(samples.Names(), func(name string) bool { return !strings.HasPrefix(name, kind+"-") })
+			mutants(t, mutations, names, func(_ *rand.Rand, raw []byte) {
+				out, err := h.Invoke(t.Context(), raw)
+				if err != nil {
+					// aws-lambda-go could not read it, or it has no method; nothing else is an error here.
+					require.Regexp(t, "^(json: |parsing time|invalid character|idem: HTTP contract: the event has no method)",
+						err.Error())
+					return
 				}
-				raw, err := json.Marshal(event)
-				require.NoError(t, err)
-				if check(t, h, raw) {
-					answered++
-				}
-			}
+				var answer struct{ StatusCode int }
+				require.NoError(t, json.Unmarshal(out, &answer))
+				require.GreaterOrEqual(t, answer.StatusCode, 200)
+				answered++
+			})
 			require.Greater(t, answered, mutations/3, "many are events still")
 			require.Greater(t, len(watched.Calls()), mutations/10, "of them, many reach the table")
 			require.Greater(t, n, mutations/1000, "and with keys of their own the handler")
@@ -67,28 +90,55 @@ func TestMutatedEvents(t *testing.T) {
 	}
 }
 
-// check invokes with an event and reports whether it was one for the handler's
-// type.
-func check(t *testing.T, h lambda.Handler, raw []byte) bool {
-	t.Helper()
-	defer requireNoPanic(t, raw)
-	out, err := h.Invoke(t.Context(), raw)
-	if err != nil {
-		// aws-lambda-go could not read it, or it has no method; nothing else is an error here.
-		require.Regexp(t, "^(json: |parsing time|invalid character|idem: HTTP contract: the event has no method)",
-			err.Error())
-		return false
+// Messages: an answer to each batch, and every message that is not acknowledged is named.
+func TestSQSMutatedEvents(t *testing.T) {
+	keys := []SQSKeyFunc{
+		SQSAttribute(idem.SingleTenant, SQSKeyAttribute), SQSAttribute("priority", "trace"),
+		SQSPointer(idem.SingleTenant, "/paymentId"),
+		SQSPointer("/currency", "/amount"), SQSDeduplicationID(idem.SingleTenant), SQSMessageID(idem.SingleTenant),
 	}
-	var answer struct{ StatusCode int }
-	require.NoError(t, json.Unmarshal(out, &answer))
-	require.GreaterOrEqual(t, answer.StatusCode, 200)
-	return true
+	for _, sample := range []string{"sqs-standard", "sqs-fifo"} {
+		t.Run(sample, func(t *testing.T) {
+			reasons := map[Reason]int{}
+			mutants(t, mutations/2, []string{sample}, func(random *rand.Rand, raw []byte) {
+				var event events.SQSEvent
+				if json.Unmarshal(raw, &event) != nil {
+					return
+				}
+				var seen reports
+				h := SQS(newEngine(t, memory()), fulfil, keys[random.IntN(len(keys))], &SQSOptions{OnOutcome: seen.hook},
+					func(context.Context, payment) error { return nil })
+				res, err := h(t.Context(), event)
+				require.NoError(t, err)
+				require.Len(t, seen.all, len(event.Records))
+				back := map[string]bool{}
+				for _, out := range seen.all {
+					reasons[out.Reason]++
+					if !out.Reason.Acknowledges() {
+						back[out.Event.MessageId] = true
+					}
+				}
+				require.ElementsMatch(t, slices.Collect(maps.Keys(back)), named(res))
+				answer, err := json.Marshal(res)
+				require.NoError(t, err)
+				require.Contains(t, string(answer), `"batchItemFailures":[`)
+			})
+			for _, r := range []Reason{ReasonExecuted, ReasonReplayed, ReasonKeyInvalid, ReasonBodyUnreadable} {
+				require.Greater(t, reasons[r], mutations/200, r)
+			}
+			if sample == "sqs-fifo" {
+				require.Greater(t, reasons[ReasonBlocked], mutations/200)
+			}
+		})
+	}
 }
 
-// requireNoPanic fails the test over a panic at an event.
-func requireNoPanic(t *testing.T, raw []byte) {
-	if p := recover(); p != nil {
-		t.Fatalf("%v with %s", p, raw)
+// The other sources: this shows that nothing panics, and nothing else. What they answer is not looked at.
+func TestMutatedSourceEvents(t *testing.T) {
+	for name, source := range sources {
+		mutants(t, 1000, []string{name}, func(_ *rand.Rand, raw []byte) {
+			_, _ = source.open(newEngine(t, memory()), fulfil, &deed{})(invocation(t), raw)
+		})
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -334,66 +333,4 @@ func TestSQSSamples(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Events that no queue sends: no panic, an answer to each, and every message that
-// is not acknowledged is named.
-func TestSQSMutatedEvents(t *testing.T) {
-	for _, sample := range []string{"sqs-standard", "sqs-fifo"} {
-		t.Run(sample, func(t *testing.T) {
-			seed := decoded[any](t, sample)
-			random := rand.New(rand.NewPCG(3, 4))
-			keys := []SQSKeyFunc{
-				SQSAttribute(idem.SingleTenant, SQSKeyAttribute), SQSAttribute("priority", "trace"),
-				SQSPointer(idem.SingleTenant, "/paymentId"),
-				SQSPointer("/currency", "/amount"), SQSDeduplicationID(idem.SingleTenant), SQSMessageID(idem.SingleTenant),
-			}
-			reasons := map[Reason]int{}
-			for range mutations / 2 {
-				event := seed
-				for range 1 + random.IntN(4) {
-					event = mutated(random, event)
-				}
-				raw, err := json.Marshal(event)
-				require.NoError(t, err)
-				checkBatch(t, keys[random.IntN(len(keys))], raw, reasons)
-			}
-			for _, r := range []Reason{ReasonExecuted, ReasonReplayed, ReasonKeyInvalid, ReasonBodyUnreadable} {
-				require.Greater(t, reasons[r], mutations/200, r)
-			}
-			if sample == "sqs-fifo" {
-				require.Greater(t, reasons[ReasonBlocked], mutations/200)
-			}
-		})
-	}
-}
-
-// checkBatch invokes with an event, if it is one for the handler's type.
-func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[Reason]int) {
-	t.Helper()
-	defer requireNoPanic(t, raw)
-	var event events.SQSEvent
-	if json.Unmarshal(raw, &event) != nil {
-		return
-	}
-	var seen reports
-	h := SQS(newEngine(t, memory()), fulfil, key, &SQSOptions{OnOutcome: seen.hook},
-		func(context.Context, payment) error { return nil })
-	res, err := h(t.Context(), event)
-	require.NoError(t, err)
-	require.Len(t, seen.all, len(event.Records))
-	names := map[string]bool{}
-	for _, out := range seen.all {
-		reasons[out.Reason]++
-		if !out.Reason.Acknowledges() {
-			names[out.Event.MessageId] = true
-		}
-	}
-	require.Len(t, res.BatchItemFailures, len(names))
-	for _, f := range res.BatchItemFailures {
-		require.True(t, names[f.ItemIdentifier])
-	}
-	answer, err := json.Marshal(res)
-	require.NoError(t, err)
-	require.Contains(t, string(answer), `"batchItemFailures":[`)
 }

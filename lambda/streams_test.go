@@ -197,20 +197,6 @@ func TestDynamoDBStreamLanes(t *testing.T) {
 	require.ElementsMatch(t, []string{"0", "2", "1", "3", "5"}, ids)
 }
 
-// What services never send must not panic, and must not be taken for success
-// without anything having run.
-func TestMutatedSourceEvents(t *testing.T) {
-	for name, source := range sources {
-		event := decoded[any](t, name)
-		g := rand.New(rand.NewPCG(7, 7))
-		for range 1000 {
-			payload, err := json.Marshal(mutated(g, event))
-			require.NoError(t, err)
-			_, _ = source.open(newEngine(t, memory()), fulfil, &deed{})(invocation(t), payload)
-		}
-	}
-}
-
 func ExampleSNS() {
 	engine, err := idem.New(memory(), nil)
 	if err != nil {
