@@ -168,42 +168,6 @@ func requestOf(t testing.TB, name string) *idemhttp.Request {
 	return requestOfALB(new(decoded[events.ALBTargetGroupRequest](t, name)))
 }
 
-// All samples are the same request: method, place, key and body.
-func TestRequestsOfTheSamples(t *testing.T) {
-	for _, name := range samples.Names() {
-		if !isHTTP(name) {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			r := requestOf(t, name)
-			require.Equal(t, "POST", r.Method)
-			require.Equal(t, "/payments", r.Path)
-			if name != "apigw-v1-custom-domain" && strings.HasPrefix(name, "apigw") {
-				require.Equal(t, "/payments", r.Route)
-			}
-			require.JSONEq(t, `{"paymentId":"pay_7Q2M9X4K","amount":4999,"currency":"EUR","source":"tok_visa",`+
-				`"reference":"order-1042"}`, string(r.Body))
-			var keys []string
-			for name, values := range r.Header {
-				if strings.EqualFold(name, "Idempotency-Key") {
-					keys = append(keys, values...)
-				}
-			}
-			require.Equal(t, []string{"8e03978e-40d5-43e8-bc93-6894a57f9324"}, keys)
-			switch {
-			case strings.HasSuffix(name, "repeated-headers"):
-				require.Equal(t, map[string][]string{"expand": {"customer", "items"}, "dryRun": {"false"}}, r.Query)
-			case name == "alb-multi":
-				require.Equal(t, map[string][]string{"expand": {"customer", "items"}}, r.Query)
-			case strings.HasPrefix(name, "alb"):
-				require.Equal(t, map[string][]string{"expand": {"items"}}, r.Query)
-			default:
-				require.Empty(t, r.Query)
-			}
-		})
-	}
-}
-
 func TestIdentitiesOfTheSamples(t *testing.T) {
 	for _, c := range []struct {
 		sample string

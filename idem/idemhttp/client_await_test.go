@@ -111,15 +111,6 @@ func TestAwaitKeepsAskingAndKeepsSecrets(t *testing.T) {
 		7*time.Second + DefaultBackoff, DefaultBackoff, 2 * DefaultBackoff, DefaultMaxWait + 2*DefaultBackoff,
 		minRetryAfter + 4*DefaultBackoff,
 	}, c.delays)
-
-	// Another host gets none of the request's headers.
-	other := serving(t, status(200))
-	s = serving(t, status(202, "Location", strings.Replace(other.URL, "127.0.0.1", "localhost", 1)))
-	req = request(t, "POST", s.URL, `{}`)
-	req.Header.Set("X-Api-Key", "mine")
-	_, err = c.await(t, req)
-	require.NoError(t, err)
-	require.Empty(t, other.requests()[0].header.Get("X-Api-Key"))
 }
 
 // What is not the outcome must not be taken for it: a client would order again.

@@ -101,15 +101,6 @@ func TestClientFollowsEveryCodeOfTheContract(t *testing.T) {
 	}
 }
 
-func TestTheLastAnswerIsReturned(t *testing.T) {
-	s := serving(t, status(503), problemOf(409, CodeInProgress, true))
-	c := newTrial(t, nil, nil)
-	code, body := c.do(t, request(t, "POST", s.URL, "order"))
-	require.Equal(t, 409, code)
-	require.JSONEq(t, `{"code":"idempotency_key_in_progress","retryable":true}`, body)
-	require.Len(t, s.requests(), DefaultMaxAttempts)
-}
-
 func TestAProblemThatWasLookedAtIsWhole(t *testing.T) {
 	long := strings.Repeat("x", maxProblem)
 	for name, body := range map[string]string{

@@ -83,19 +83,6 @@ func TestDamagedStoredResponseIsRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyFinalStatusIsEncoded(t *testing.T) {
-	for _, status := range []int{-1, 0, 100, 101, 199, 600, 999} {
-		_, err := encode(&Response{Status: status})
-		require.Error(t, err, status)
-	}
-}
-
-func TestKeptStatusIsReadable(t *testing.T) {
-	r, err := decode(kept(201))
-	require.NoError(t, err)
-	require.Equal(t, 201, r.Status)
-}
-
 // What belongs to one exchange is never stored, in any spelling and in either map.
 func TestNeverStored(t *testing.T) {
 	r := &Response{

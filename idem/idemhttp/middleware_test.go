@@ -256,18 +256,6 @@ func TestRequestBodyLimit(t *testing.T) {
 	require.Equal(t, 422, answerOf(h, none).Code)
 }
 
-// A body that ends before its end claims nothing.
-func TestIncompleteBody(t *testing.T) {
-	store := memory()
-	h := mounted(netContract(t, store), nil, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
-	r := netRequest("POST", "/payments", "")
-	r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{io.ErrUnexpectedEOF})), 100
-	w := answerOf(h, r)
-	require.Equal(t, 400, w.Code)
-	require.Contains(t, w.Body.String(), CodeRequestIncomplete)
-	require.Empty(t, store.Records())
-}
-
 // Errors that no client can act on go to the log, or to the service's own function.
 func TestErrorsOfTheMiddleware(t *testing.T) {
 	own := errors.New("the directory of tenant crimson is down")

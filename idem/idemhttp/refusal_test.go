@@ -104,7 +104,8 @@ func situations() map[Code]func(t *testing.T, with func(*Options)) *Response {
 		CodeRequestIncomplete: func(t *testing.T, with func(*Options)) *Response {
 			h := netContract(t, memory(), with).Middleware(http.NotFoundHandler(), nil)
 			r := netRequest("POST", "/payments", "")
-			r.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
+			r.Body = io.NopCloser(io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)))
+			r.ContentLength = 100
 			return responseOf(answerOf(h, r))
 		},
 	}
