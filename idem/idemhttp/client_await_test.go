@@ -216,6 +216,13 @@ func TestAwaitLeavesTheHeadersAtTheFirstHost(t *testing.T) {
 		require.Equal(t, "bank.example", r.host, r.path)
 	}
 
+	// Nor does the host of the status get them, if it is another one.
+	req = request(t, "POST", serving(t, status(202, "Location", away)).URL, `{}`)
+	req.Header.Set("X-Api-Key", "mine")
+	_, err = c.await(t, req)
+	require.NoError(t, err)
+	require.Empty(t, other.requests()[1].header.Get("X-Api-Key"))
+
 	for _, c := range []struct {
 		a, b string
 		same bool

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -60,6 +61,21 @@ func TestCallThatParksIsAnsweredAsUnknown(t *testing.T) {
 			}
 			require.Equal(t, 1, charged)
 		})
+	}
+}
+
+// So does the one whose own step leaves the question.
+func TestMiddlewareAnswersAnOpenStepAsUnknown(t *testing.T) {
+	h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, r *http.Request) {
+		_, err := idem.Step(r.Context(), "charge", func(context.Context) (string, error) {
+			return "", errors.New("no answer")
+		}, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
+		http.Error(w, err.Error(), http.StatusBadGateway)
+	})
+	for range 2 {
+		res := responseOf(answerOf(h, netRequest("POST", "/payments", "{}")))
+		require.Equal(t, 409, res.Status)
+		require.Equal(t, CodeOutcomeUnknown, problemIn(t, res).Code)
 	}
 }
 
