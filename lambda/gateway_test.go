@@ -347,26 +347,6 @@ func TestRESTRequest(t *testing.T) {
 	require.Nil(t, r.Identity.Authorizer)
 }
 
-// A function URL has no routes of its own: a template is found by the path, and the
-// path's parameters tell requests apart.
-func TestFunctionURLFindsTemplates(t *testing.T) {
-	n := 0
-	h := functions["furl"](newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}/refunds": charge},
-		idemhttp.SingleTenant, nil, &n).(FunctionURLHandler)
-	send := func(path string) int {
-		e := decoded[events.LambdaFunctionURLRequest](t, "furl-none")
-		e.RawPath = path
-		res, err := h(t.Context(), e)
-		require.NoError(t, err)
-		return res.StatusCode
-	}
-	require.Equal(t, 201, send("/payments/1/refunds"))
-	require.Equal(t, 201, send("/payments/1/refunds"))
-	require.Equal(t, 422, send("/payments/2/refunds"))
-	require.Equal(t, 500, send("/payments/1"))
-	require.Equal(t, 1, n)
-}
-
 // Several values become one line where the gateway has no other way.
 func TestJoinedHeaders(t *testing.T) {
 	res := &idemhttp.Response{

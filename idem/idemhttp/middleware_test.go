@@ -71,52 +71,6 @@ func mounted(c *Contract, o *MiddlewareOptions, h http.HandlerFunc) http.Handler
 	return mux
 }
 
-func TestMiddlewareReplays(t *testing.T) {
-	n := 0
-	h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, r *http.Request) {
-		n++
-		body, err := io.ReadAll(r.Body)
-		require.NoError(t, err)
-		require.Equal(t, `{"amount":1}`, string(body))
-		require.Equal(t, int64(len(body)), r.ContentLength)
-		_, ok := idem.InfoOf(r.Context())
-		require.True(t, ok, "the handler can use the claim")
-		w.Header().Set("Location", "/payments/1")
-		w.Header().Add("Link", "</a>")
-		w.Header().Add("Link", "</b>")
-		w.Header().Add("Set-Cookie", "a=secret")
-		w.Header().Add("Set-Cookie", "b=secret")
-		w.WriteHeader(http.StatusCreated)
-		w.Header().Set("Too-Late", "1")
-		_, _ = io.WriteString(w, `{"id":`)
-		_, _ = io.WriteString(w, `"ch_1"}`)
-	})
-	first := answerOf(h, netRequest("POST", "/payments", `{"amount":1}`))
-	require.Equal(t, 201, first.Code)
-	require.Equal(t, []string{"a=secret", "b=secret"}, first.Header()["Set-Cookie"])
-	require.NotContains(t, first.Header(), "Too-Late")
-	require.Equal(t, "13", first.Header().Get("Content-Length"))
-
-	again := answerOf(h, netRequest("POST", "/payments", `{ "amount": 1 }`))
-	require.Equal(t, 1, n)
-	require.Equal(t, first.Code, again.Code)
-	require.Equal(t, `{"id":"ch_1"}`, again.Body.String())
-	require.Equal(t, "true", again.Header().Get(HeaderReplayed))
-	require.NotContains(t, fmt.Sprint(again.Header()), "secret")
-	for _, name := range []string{HeaderReplayed, HeaderExpires, HeaderOriginalDate} {
-		again.Header().Del(name)
-	}
-	first.Header().Del("Set-Cookie")
-	require.Equal(t, first.Header(), again.Header())
-	require.Equal(t, []string{"</a>", "</b>"}, again.Header()["Link"])
-
-	require.Equal(t, 422, answerOf(h, netRequest("POST", "/payments", `{"amount":2}`)).Code)
-	other := netRequest("POST", "/payments", `{"amount":1}`)
-	other.Header.Set("X-Tenant", "green")
-	require.Equal(t, 201, answerOf(h, other).Code)
-	require.Equal(t, 2, n)
-}
-
 // A framework may answer after the middleware: its refusal must not be an empty 200.
 func TestAHandlerMustAnswer(t *testing.T) {
 	var logged bytes.Buffer

@@ -133,6 +133,7 @@ func TestBodiesThatWereReadBefore(t *testing.T) {
 					w.WriteHeader(500)
 				}}, func(w http.ResponseWriter, r *http.Request) {
 					got, _ = io.ReadAll(r.Body)
+					require.Equal(t, int64(len(got)), r.ContentLength)
 					w.WriteHeader(200)
 				})
 			r := netRequest("POST", "/payments", c.body)
