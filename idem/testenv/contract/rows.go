@@ -90,7 +90,7 @@ func Rows() []Row {
 	large := answering(200)
 	large.Body = letters(2 * SmallResult)
 	marked := Made
-	marked.Header = http.Header{"X-Own": {"made"}, "Idempotency-Replayed": {"spoofed"},
+	marked.Header = http.Header{"Content-Type": {"text/plain"}, "X-Own": {"made"}, "Idempotency-Replayed": {"spoofed"},
 		"Idempotent-Replayed": {"spoofed"}, "Idempotency-Original-Date": {"spoofed"}}
 	all := []Row{
 		refusal("no operation", idemhttp.CodeUndeclared, Path("/refunds")),
