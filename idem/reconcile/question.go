@@ -90,8 +90,9 @@ func since(rec *idem.Record) time.Time {
 	return rec.OpenSince
 }
 
-// namesOf reads tenant and operation from a record's id. What is no id has neither.
+// namesOf reads tenant and operation from a record's id, also one of shadow. What is no id has neither.
 func namesOf(id string) (tenant, operation string) {
-	tenant, operation, _ = protocol.ParseRecordID(id)
+	live, _ := protocol.LiveID(id)
+	tenant, operation, _ = protocol.ParseRecordID(live)
 	return tenant, operation
 }

@@ -55,16 +55,17 @@ type Reveal struct {
 
 // Of returns what may be shown of a record.
 func Of(rec *idem.Record, show Reveal) Record {
-	tenant, operation, _ := protocol.ParseRecordID(rec.ID)
+	live, shadow := protocol.LiveID(rec.ID)
+	tenant, operation, _ := protocol.ParseRecordID(live)
 	v := Record{
 		ID: rec.ID, Tenant: tenant, Operation: operation,
-		State: rec.State, Repeatable: rec.Repeat == protocol.Repeatable, Attempt: rec.Attempt,
+		Shadow: shadow, State: rec.State, Repeatable: rec.Repeat == protocol.Repeatable, Attempt: rec.Attempt,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, LeaseUntil: rec.LeaseUntil, ExpiresAt: rec.ExpiresAt,
 		OpenSince: rec.OpenSince, Due: rec.Due, Probes: rec.Probes, EscalatedAt: rec.EscalatedAt,
 		Resolved: rec.Resolved, Uncertain: rec.Uncertain, Ref: rec.Ref, Token: protocol.Token(rec.ID, ""),
 		Codec: rec.Codec, Size: max(rec.Body.Size, 0), Omitted: rec.Omitted, Sealed: rec.Sealed, Write: rec.Write,
 	}
-	if _, v.Shadow = protocol.LiveID(rec.ID); show.ShowValue {
+	if show.ShowValue {
 		v.Value = rec.Value
 	}
 	text := show.ShowError || show.ShowResult && rec.State == idem.Failed
