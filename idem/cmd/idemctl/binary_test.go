@@ -18,7 +18,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/kmsseal"
-	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/idem/testenv/kmstest"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
@@ -71,65 +70,10 @@ func (o *tool) run(code int, args ...string) (out, errs string) {
 	return out, errs
 }
 
-// seen is what a dry run of the command prints for --seen.
-func (o *tool) seen(args ...string) string {
-	o.t.Helper()
-	out, _ := o.run(exitDone, append(args, "--dry-run", "--reason", "a look")...)
-	return seenIn(o.t, out)
-}
-
 func (o *tool) unknown(key idem.Key) {
 	o.t.Helper()
 	_, err := idem.Do(o.t.Context(), o.engine, key, 1, fails(errCut))
 	require.Error(o.t, err)
-}
-
-// deadLetter leaves a message that the relay has given up on, and returns its id.
-func (o *tool) deadLetter() string {
-	o.t.Helper()
-	_, err := idem.Do(o.t.Context(), o.engine, refund.Key("acme", "r-8"), 1,
-		dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, n int) (int, error) {
-			tx.Publish("made", outbox.Message{Destination: "orders", Body: []byte("1")})
-			return n, nil
-		}))
-	require.NoError(o.t, err)
-	box, err := dynamostore.NewOutbox(o.client, o.table, nil)
-	require.NoError(o.t, err)
-	for shard := range outbox.Shards {
-		for cursor := ""; ; {
-			waiting, next, err := box.Strays(o.t.Context(), shard, nil, time.Now().Add(time.Hour), cursor)
-			require.NoError(o.t, err)
-			found, _, err := box.Load(o.t.Context(), waiting, 1<<20)
-			require.NoError(o.t, err)
-			for _, e := range found {
-				ok, err := box.DeadLetter(o.t.Context(), time.Now(), e, 10, "the queue is gone")
-				require.NoError(o.t, err)
-				require.True(o.t, ok)
-				return e.ID
-			}
-			if cursor = next; cursor == "" {
-				break
-			}
-		}
-	}
-	require.Fail(o.t, "the message is not there")
-	return ""
-}
-
-func TestTheCommandRequeuesDeadLettersInDynamoDB(t *testing.T) {
-	o := newTool(t)
-	id := o.deadLetter()
-	out, _ := o.run(exitDone, "dead", "list")
-	require.Contains(t, out, id)
-	_, errs := o.run(exitFailed, "dead", "requeue", "--reason", "the queue is back", id)
-	require.Contains(t, errs, "--seen with what --dry-run prints")
-	shown := o.seen("dead", "requeue", id)
-	o.run(exitDone, "dead", "requeue", "--reason", "the queue is back", id, "--seen", shown)
-	out, _ = o.run(exitDone, "dead", "list")
-	require.Equal(t, "No such dead letters.\n", out)
-	out, _ = o.run(exitDone, "history", refund.Key("acme", "r-8").ID())
-	require.Regexp(t, `Requeued: message `+id+` to\s+orders is sent again.\n`+
-		`  - by alice, with idemctl\n  - why: the queue is back`, out)
 }
 
 // The compiled command works on a table of DynamoDB.

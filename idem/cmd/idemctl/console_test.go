@@ -52,15 +52,6 @@ func TestTheConsoleNeedsTheKeyOfItsAddress(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// Whoever reads the network would have the key.
-func TestTheConsoleIsForThisMachine(t *testing.T) {
-	b := newRig(t)
-	for _, address := range []string{"0.0.0.0:0", "[::]:0", ":0", "192.0.2.1:0"} {
-		b.says(exitUsage, "other machines would reach", "console", "--who", "alice", "--listen", address)
-	}
-	b.says(exitUsage, "--listen: ", "console", "--who", "alice", "--listen", "nowhere")
-}
-
 func TestTheConsoleServesUntilItIsInterrupted(t *testing.T) {
 	o := newTool(t)
 	o.unknown(refund.Key("acme", "r-1"))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -110,33 +109,5 @@ func TestOfManyDeadLettersTheOldestAreKeptWithoutTheirBodies(t *testing.T) {
 		require.LessOrEqual(t, cap(found), 16, "it grows with the limit and a page, not with the letters")
 		_, out, _ := b.run("dead", "list", "--limit", "1", "-o", "json")
 		require.Contains(t, out, `"size": 10`)
-	})
-}
-
-// What cannot be read is left, and told as such.
-func TestADeadLetterThatCannotBeReadIsNotSentAgain(t *testing.T) {
-	withRig(t, func(t *testing.T, b *rig) {
-		d := b.dead()
-		d.all[0].Unreadable = fmt.Errorf("%w: it is of version 9", protocol.ErrRecordUnreadable)
-		b.backend.letters = d
-		out, _ := b.want(exitFailed, "dead", "requeue", d.all[0].ID, "--seen", b.seen("dead", "requeue", d.all[0].ID),
-			"--reason", "it is there again")
-		require.Contains(t, strings.Join(strings.Fields(out), " "), "refused, and nothing was changed")
-		require.NotContains(t, out, "may or may not")
-		require.Len(t, d.all, 3)
-	})
-}
-
-func TestOfManyDeadLettersThoseThatAreNoneAnyMoreAreLeft(t *testing.T) {
-	withRig(t, func(t *testing.T, b *rig) {
-		d := b.dead()
-		d.gone = d.all[0].ID
-		b.backend.letters = d
-		out, errs := b.want(exitFailed, "dead", "requeue", "--destination", "orders", "--seen",
-			b.seen("dead", "requeue", "--destination", "orders"), "--reason", "it is there again")
-		require.Contains(t, out, "Done: 1 of 2.")
-		require.Contains(t, errs, "not requeued: 1 message")
-		require.Len(t, d.all, 2)
-		require.Len(t, b.noted, 1, "of what was not changed there is no entry")
 	})
 }

@@ -20,11 +20,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/aws/smithy-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 )
 
@@ -88,44 +86,6 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 			require.Equal(t, c.signer != "", strings.Contains(signature, "Credential="+c.signer+"/"), signature)
 		})
 	}
-}
-
-func TestARefusalOfAWSSaysWhatToDo(t *testing.T) {
-	withRig(t, func(t *testing.T, b *rig) {
-		refuse := func(code string, method idemtest.Method) {
-			b.Faults.Heal()
-			err := fmt.Errorf("it is refused: %w", &smithy.GenericAPIError{Code: code})
-			b.Faults.Always(func(context.Context, *idemtest.Call) error {
-				return &idem.StoreError{Op: string(method), Err: err}
-			}, method)
-		}
-		for code, says := range map[string]string{
-			"AccessDeniedException":     "idemctl show needs Table.GrantReader",
-			"ResourceNotFoundException": "--region",
-			"ExpiredTokenException":     "log in again",
-		} {
-			refuse(code, idemtest.Get)
-			out, errs := b.want(exitFailed, "show", r1.ID())
-			require.Empty(t, out)
-			require.Contains(t, errs, "it is refused")
-			require.Contains(t, errs, says)
-		}
-		refuse("AccessDeniedException", idemtest.Get)
-		b.says(exitFailed, "idemctl release needs Table.GrantOperator", with(releaseR1, "--yes")...)
-		require.Contains(t, hint(&smithy.GenericAPIError{Code: "AccessDeniedException"}, "check"),
-			"idemctl check needs Table.GrantCheck")
-		b.Faults.Heal()
-		b.unknown(r1)
-		b.Clock.Advance(time.Hour)
-		refuse("AccessDeniedException", idemtest.Settle) // for those who may only look
-		_, errs := b.want(exitFailed, with(releaseR1, "--yes")...)
-		require.Contains(t, errs, "AWS does not allow it")
-		require.Contains(t, errs, "Table.GrantOperator")
-		require.NotContains(t, errs, "may or may not")
-		refuse("InternalServerError", idemtest.Get)
-		_, errs = b.want(exitFailed, "show", r1.ID())
-		require.NotContains(t, errs, "--profile")
-	})
 }
 
 // A mistake is told before anything is asked of AWS.

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,7 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/testenv/transcript"
 )
 
 var (
@@ -45,7 +47,11 @@ type rig struct {
 	ctx          context.Context
 	backend      backend
 	noted        map[string]protocol.Audit
+	behind       time.Duration // the clock
 	spoilt       map[string]map[string]types.AttributeValue
+	// shown are the last random ids that a transcript has shown, before is what the table had before its command.
+	shown  map[string]string
+	before []any
 }
 
 // store is the rig's, whose spoilt records cannot be read.
@@ -63,7 +69,8 @@ func (s store) Get(ctx context.Context, id string) (*idem.Record, error) {
 }
 
 func newRig(t *testing.T) *rig {
-	b := &rig{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context(), noted: map[string]protocol.Audit{}}
+	b := &rig{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context(), noted: map[string]protocol.Audit{},
+		shown: map[string]string{}}
 	b.Clock.Advance(time.Until(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)))
 	b.backend = backend{
 		store: store{b.Faults, b}, scanner: b.Store, caller: func(context.Context) string { return "alice" },
@@ -108,6 +115,7 @@ func (s store) with(p protocol.AuditPage, wanted func(protocol.Audit) bool) prot
 			p.Entries = append(p.Entries, a)
 		}
 	}
+	slices.SortStableFunc(p.Entries, func(a, b protocol.Audit) int { return a.At.Compare(b.At) })
 	return p
 }
 
@@ -116,6 +124,7 @@ func (b *rig) Read(p []byte) (int, error) {
 	if b.beforeAnswer != nil {
 		b.beforeAnswer()
 		b.beforeAnswer = nil
+		b.before = b.everything()
 	}
 	if len(b.answers) == 0 {
 		return 0, io.EOF
@@ -172,7 +181,7 @@ func (b *rig) runTo(out, errs io.Writer, args ...string) int {
 func (b *rig) outside() environment {
 	return environment{
 		open:  func(context.Context, Globals) (*backend, error) { return &b.backend, nil },
-		clock: b.Clock.Now,
+		clock: func() time.Time { return b.Clock.Now().Add(-b.behind) },
 	}
 }
 
@@ -183,15 +192,10 @@ func (b *rig) seen(args ...string) string {
 	return seenIn(b.t, out)
 }
 
-// decided is before the name of a decision of many.
-var decided = regexp.MustCompile(`(Decision {6}|[- ]decision )[0-9a-f]{16}`)
-
-var seenFlag = regexp.MustCompile(`--seen ([0-9a-f]{16}) confirms`)
-
 func seenIn(t testing.TB, out string) string {
-	m := seenFlag.FindStringSubmatch(out)
+	m := random["$SEEN"].ids.FindStringSubmatch(out)
 	require.NotNil(t, m, out)
-	return m[1]
+	return m[2]
 }
 
 // call is a call by a client with the key.
@@ -311,50 +315,72 @@ func (b *rig) reconciler() *reconcile.Reconciler {
 	return r
 }
 
-// write is a random id, which no two runs share.
-var write = regexp.MustCompile(`"(write|seen)":( ?)"[^"]*"`)
-
-// transcript runs the commands of a text, which stand behind "$ ", and returns the text with
-// their output. What was typed in the text is typed again.
-func (b *rig) transcript(text string) string {
-	var out strings.Builder
-	copying := true
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	for i, line := range lines {
-		switch command, isCommand := strings.CutPrefix(line, "$ idemctl "); {
-		case isCommand:
-			b.answers = typed(lines[i+1:])
-			var got bytes.Buffer
-			code := b.runTo(&got, &got, words(b.t, command)...)
-			fmt.Fprintln(&out, line)
-			said := seenFlag.ReplaceAllString(write.ReplaceAllString(got.String(), `"$1":$2"random"`),
-				"--seen 0011223344556677 confirms")
-			out.WriteString(decided.ReplaceAllString(said, "${1}0011223344556677"))
-			if code != exitDone {
-				fmt.Fprintf(&out, "(exit code %d)\n", code)
-			}
-			copying = false
-		case strings.HasPrefix(line, "```") || strings.HasPrefix(line, "# "):
-			copying = true
-			fallthrough
-		case copying:
-			fmt.Fprintln(&out, line)
-		}
-	}
-	return out.String()
+// random are ids that no two runs share: what comes before one, and what a transcript has instead. A command may name
+// the last one that was shown, such as $SEEN.
+var random = map[string]struct {
+	ids  *regexp.Regexp
+	mask string
+}{
+	"$SEEN":     {regexp.MustCompile(`(--seen |"seen": ?")([0-9a-f]{16}|[\w-]+\.\d)`), "0011223344556677"},
+	"$DECISION": {regexp.MustCompile(`(Decision {6}|[- ]decision |"decision": ?")([0-9a-f]{16})`), "0011223344556677"},
+	"$WRITE":    {regexp.MustCompile(`("write": ?")([^"]*)`), "random"},
 }
 
-var prompt = regexp.MustCompile(`^Type .*: (\w+)$`)
+// play plays a scene of a transcript. What was typed in the text is typed again.
+func (b *rig) play(scene string) string {
+	return transcript.Play(scene, func(line, after string) (output, status string) {
+		if event, ok := strings.CutPrefix(line, "> "); ok {
+			return b.happens(event), ""
+		}
+		b.answers = typed(after)
+		command := strings.TrimPrefix(line, "$ idemctl ")
+		for name := range random {
+			command = strings.ReplaceAll(command, name, b.shown[name])
+		}
+		b.before = b.everything()
+		var got bytes.Buffer
+		code := b.runTo(&got, &got, words(b.t, command)...)
+		output = got.String()
+		require.NotContains(b.t, output, "reconcile: ", "an operator does not know the code")
+		if code == exitUsage || unchanged.MatchString(output) && !strings.Contains(output, "\nDone: ") {
+			require.Equal(b.t, b.before, b.everything(), "it says that nothing was changed: %s", line)
+		}
+		for name, of := range random {
+			for _, m := range of.ids.FindAllStringSubmatch(output, -1) {
+				b.shown[name] = m[2]
+			}
+			output = of.ids.ReplaceAllString(output, "${1}"+of.mask)
+		}
+		if code != exitDone {
+			status = fmt.Sprintf("(exit code %d)\n", code)
+		}
+		return output, status
+	})
+}
+
+var unchanged = regexp.MustCompile(`nothing\s+was\s+(changed|written)`)
+
+// everything is what the table has: its records, the changes of them, and its dead letters.
+func (b *rig) everything() (all []any) {
+	b.t.Helper()
+	for _, rec := range b.Store.Records() {
+		all = append(all, *rec)
+	}
+	for shard := range protocol.AuditShards {
+		changes, err := b.Store.AuditBetween(b.t.Context(), shard, time.Time{}, b.Clock.Now().Add(time.Hour), "")
+		require.NoError(b.t, err)
+		all = append(all, changes.Entries)
+	}
+	return append(all, maps.Clone(b.noted), slices.Clone(b.backend.letters.(*deadLetters).all))
+}
+
+var prompt = regexp.MustCompile(`(?m)^Type .*: (\w+)$`)
 
 // typed are the answers to the prompts of a command's output.
-func typed(after []string) (answers []string) {
-	for _, line := range after {
-		if strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "```") {
-			break
-		}
-		if m := prompt.FindStringSubmatch(line); m != nil {
-			answers = append(answers, m[1])
-		}
+func typed(after string) (answers []string) {
+	output := regexp.MustCompile("(?m)^([$>#] |```)").Split(after, 2)[0]
+	for _, m := range prompt.FindAllStringSubmatch(output, -1) {
+		answers = append(answers, m[1])
 	}
 	return answers
 }
@@ -366,17 +392,6 @@ func words(t *testing.T, line string) (all []string) {
 		all = append(all, m[1]+m[2]+m[3])
 	}
 	return all
-}
-
-// golden compares a text with the file's; IDEM_UPDATE=1 writes it.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if os.Getenv("IDEM_UPDATE") != "" {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got, "run the test with IDEM_UPDATE=1 and look at the difference")
 }
 
 func result(context.Context, int) (int, error) { return 7, nil }

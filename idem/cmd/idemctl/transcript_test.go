@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/testenv/transcript"
 )
 
 // records are what the transcripts look at.
@@ -33,24 +33,6 @@ func (b *rig) records() {
 	b.Clock.Advance(15 * time.Second)
 }
 
-// more is what single transcripts look at besides.
-var more = map[string]func(*rig){
-	"steps.txt": func(b *rig) {
-		b.interrupted(order.Key("acme", "o-1"))
-		b.unknown(order.Key("acme", "o-2"))
-		b.interrupted(order.Key("acme", "o-3"))
-		b.Clock.Advance(time.Hour)
-	},
-	"undone.txt": func(b *rig) {
-		b.undoing(order.Key("acme", "o-1"))
-		b.Clock.Advance(time.Hour)
-	},
-	"unreadable.txt": func(b *rig) {
-		_, _, _ = b.run("resolve", r1.ID(), "--to", "failed", "--message", "declined", "--reason", "case 4711", "--yes")
-		b.spoil(r1)
-	},
-}
-
 // Every command and output of the README, and of testdata, is what the command prints.
 func TestTranscriptsAreWhatTheCommandPrints(t *testing.T) {
 	t.Setenv("COLUMNS", "80") // of the help
@@ -58,14 +40,12 @@ func TestTranscriptsAreWhatTheCommandPrints(t *testing.T) {
 	require.NoError(t, err)
 	for _, path := range append(files, "README.md") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			require.NoError(t, err)
-			withRig(t, func(t *testing.T, b *rig) {
-				b.records()
-				if tell := more[filepath.Base(path)]; tell != nil {
-					tell(b)
-				}
-				golden(t, path, b.transcript(string(text)))
+			transcript.Test(t, path, func(t *testing.T, scene string) (played string) {
+				withRig(t, func(t *testing.T, b *rig) {
+					b.records()
+					played = b.play(scene)
+				})
+				return played
 			})
 		})
 	}
