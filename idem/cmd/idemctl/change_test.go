@@ -29,7 +29,7 @@ func with(args []string, more ...string) []string { return append(slices.Clip(ar
 // changing runs a test with an unknown record whose lease is over.
 func changing(t *testing.T, test func(b *rig)) {
 	withRig(t, func(t *testing.T, b *rig) {
-		b.unknown(r1)
+		b.Unknown(r1)
 		b.Clock.Advance(time.Hour)
 		test(b)
 	})

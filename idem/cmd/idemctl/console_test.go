@@ -33,7 +33,7 @@ func fetch(t *testing.T, client *http.Client, address string) (int, string) {
 
 func TestTheConsoleNeedsTheKeyOfItsAddress(t *testing.T) {
 	b := newRig(t)
-	h, err := consoleOf(b.reconciler(), "alice", "secret", slog.New(slog.DiscardHandler), b.Clock.Now)
+	h, err := consoleOf(b.Reconciler(), "alice", "secret", slog.New(slog.DiscardHandler), b.Clock.Now)
 	require.NoError(t, err)
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)

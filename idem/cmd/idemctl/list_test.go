@@ -23,7 +23,7 @@ func writeFile(path, text string) error { return os.WriteFile(path, []byte(text)
 func TestCtrlCDuringALongListShowsWhatWasFound(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
 		for i := range 160 {
-			b.unknown(refund.Key("acme", "r-"+strconv.Itoa(i)))
+			b.Unknown(refund.Key("acme", "r-"+strconv.Itoa(i)))
 		}
 		ctx, interrupt := context.WithCancel(t.Context())
 		b.ctx = ctx

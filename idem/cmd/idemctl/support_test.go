@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,26 +17,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemhttp"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/testenv/story"
 	"github.com/idem-go/idempotency/idem/testenv/transcript"
 )
 
 var (
-	refund  = idem.Operation{Name: "refund", Retention: 30 * 24 * time.Hour}
-	payment = idem.Operation{Name: "payment"}
-	order   = idem.Operation{Name: "order"}
-	invoice = idem.Operation{Name: "invoice", Repeat: idem.Repeatable, Values: idem.KeepValues}
+	refund  = story.Refund
+	payment = story.Payment
+	order   = story.Order
+	invoice = story.Invoice
 
-	errCut = errors.New("the connection to the provider was cut")
+	errCut = story.ErrCut
 )
 
 // rig is a service with records, and a terminal before it. It runs in a synctest bubble.
 type rig struct {
-	*idemtest.Harness
+	*story.Service
 	t *testing.T
 	// asks says that somebody sits at the terminal, who answers with answers, one after the
 	// other. beforeAnswer runs before the first answer.
@@ -69,9 +67,8 @@ func (s store) Get(ctx context.Context, id string) (*idem.Record, error) {
 }
 
 func newRig(t *testing.T) *rig {
-	b := &rig{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context(), noted: map[string]protocol.Audit{},
+	b := &rig{Service: story.New(t), t: t, asks: true, ctx: t.Context(), noted: map[string]protocol.Audit{},
 		shown: map[string]string{}}
-	b.Clock.Advance(time.Until(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)))
 	b.backend = backend{
 		store: store{b.Faults, b}, scanner: b.Store, caller: func(context.Context) string { return "alice" },
 		estimate: func(context.Context) (int64, int64, error) { return 1234, 5 << 20, nil },
@@ -198,83 +195,6 @@ func seenIn(t testing.TB, out string) string {
 	return m[2]
 }
 
-// call is a call by a client with the key.
-func (b *rig) call(key idem.Key, fn func(context.Context, int) (int, error)) error {
-	_, err := idem.Do(b.t.Context(), b.Engine, key, 1, fn)
-	return err
-}
-
-// unknown leaves attempts whose outcome nobody knows, with a reference of the provider's.
-func (b *rig) unknown(keys ...idem.Key) {
-	b.t.Helper()
-	for _, key := range keys {
-		require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
-			require.NoError(b.t, idem.SetReference(ctx, "re_"+key.Tenant()))
-			return 0, errCut
-		}))
-		require.Equal(b.t, idem.Unknown, b.Record(key).State)
-	}
-}
-
-// crash leaves a claim whose process died in the handler, which calls b.Crash.
-func (b *rig) crash(key idem.Key, handler func(context.Context, int) (int, error)) {
-	b.t.Helper()
-	d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, handler)
-	})
-	require.ErrorIs(b.t, d[0].Err, idemtest.ErrCrashed)
-	b.Restart()
-}
-
-// killed leaves one whose process died outside its steps.
-func (b *rig) killed(key idem.Key) {
-	b.t.Helper()
-	b.crash(key, func(context.Context, int) (int, error) { b.Crash(); return 0, nil })
-}
-
-// done is a step that is done, and how it is undone.
-func (b *rig) done(ctx context.Context, name string, undo func()) {
-	b.t.Helper()
-	_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 1, nil },
-		&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undo(); return nil }})
-	require.NoError(b.t, err)
-}
-
-// payments is the contract of requests.
-func (b *rig) payments() *idemhttp.Contract {
-	b.t.Helper()
-	c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
-	require.NoError(b.t, err)
-	return c
-}
-
-// request leaves an HTTP request whose outcome nobody knows.
-func (b *rig) request(key string) string { return b.requestOf(key, func(context.Context) {}) }
-
-// requestOf leaves one that did this.
-func (b *rig) requestOf(key string, did func(context.Context)) string {
-	b.t.Helper()
-	res, err := b.payments().Serve(b.t.Context(), &idemhttp.Request{
-		Method: "POST", Path: "/payments", Route: "/payments", Body: []byte(`{"amount":1}`),
-		Header: map[string][]string{"Idempotency-Key": {key}, "Content-Type": {"application/json"}},
-	}, func(ctx context.Context) (*idemhttp.Response, error) {
-		did(ctx)
-		return &idemhttp.Response{Status: 502}, nil
-	})
-	require.NoError(b.t, err)
-	require.Equal(b.t, 502, res.Status)
-	return payment.Key(idem.SingleTenant, key).ID()
-}
-
-// stepped leaves released work with a step.
-func (b *rig) stepped(key idem.Key) {
-	b.t.Helper()
-	require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
-		b.done(ctx, "reserve", func() {})
-		return 0, errCut
-	}))
-}
-
 // spoil makes a record one that a newer version has written.
 func (b *rig) spoil(key idem.Key) {
 	text := func(v string) types.AttributeValue { return &types.AttributeValueMemberS{Value: v} }
@@ -288,31 +208,6 @@ func (b *rig) spoil(key idem.Key) {
 		"new_one":    &types.AttributeValueMemberL{Value: []types.AttributeValue{text("secret")}},
 		"repeatable": &types.AttributeValueMemberBOOL{Value: true},
 	}}
-}
-
-// interrupted leaves a claim whose process died in an at-most-once step.
-func (b *rig) interrupted(key idem.Key) {
-	b.t.Helper()
-	b.crash(key, func(ctx context.Context, _ int) (int, error) {
-		return idem.Step(ctx, "charge", func(context.Context) (int, error) { b.Crash(); return 0, nil },
-			&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-	})
-}
-
-// undoing leaves a claim whose process died while it undid the second of two steps.
-func (b *rig) undoing(key idem.Key) {
-	b.t.Helper()
-	b.crash(key, func(ctx context.Context, _ int) (int, error) {
-		b.done(ctx, "reserve", b.Crash)
-		b.done(ctx, "pack", func() {})
-		return 0, idem.Permanent(errors.New("declined"))
-	})
-}
-
-func (b *rig) reconciler() *reconcile.Reconciler {
-	r, err := reconcile.New(b.Faults, &reconcile.Options{Now: b.Clock.Now})
-	require.NoError(b.t, err)
-	return r
 }
 
 // random are ids that no two runs share: what comes before one, and what a transcript has instead. A command may name
@@ -339,7 +234,7 @@ func (b *rig) play(scene string) string {
 		}
 		b.before = b.everything()
 		var got bytes.Buffer
-		code := b.runTo(&got, &got, words(b.t, command)...)
+		code := b.runTo(&got, &got, transcript.Words(command)...)
 		output = got.String()
 		require.NotContains(b.t, output, "reconcile: ", "an operator does not know the code")
 		if code == exitUsage || unchanged.MatchString(output) && !strings.Contains(output, "\nDone: ") {
@@ -360,18 +255,8 @@ func (b *rig) play(scene string) string {
 
 var unchanged = regexp.MustCompile(`nothing\s+was\s+(changed|written)`)
 
-// everything is what the table has: its records, the changes of them, and its dead letters.
-func (b *rig) everything() (all []any) {
-	b.t.Helper()
-	for _, rec := range b.Store.Records() {
-		all = append(all, *rec)
-	}
-	for shard := range protocol.AuditShards {
-		changes, err := b.Store.AuditBetween(b.t.Context(), shard, time.Time{}, b.Clock.Now().Add(time.Hour), "")
-		require.NoError(b.t, err)
-		all = append(all, changes.Entries)
-	}
-	return append(all, maps.Clone(b.noted), slices.Clone(b.backend.letters.(*deadLetters).all))
+func (b *rig) everything() []any {
+	return append(b.Everything(), maps.Clone(b.noted), slices.Clone(b.backend.letters.(*deadLetters).all))
 }
 
 var prompt = regexp.MustCompile(`(?m)^Type .*: (\w+)$`)
@@ -383,15 +268,6 @@ func typed(after string) (answers []string) {
 		answers = append(answers, m[1])
 	}
 	return answers
-}
-
-// words splits a command line as a shell does, which has only words and quotes here.
-func words(t *testing.T, line string) (all []string) {
-	t.Helper()
-	for _, m := range regexp.MustCompile(`'([^']*)'|"([^"]*)"|(\S+)`).FindAllStringSubmatch(line, -1) {
-		all = append(all, m[1]+m[2]+m[3])
-	}
-	return all
 }
 
 func result(context.Context, int) (int, error) { return 7, nil }

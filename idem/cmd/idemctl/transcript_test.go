@@ -18,19 +18,19 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/transcript"
 )
 
-// records are what the transcripts look at.
-func (b *rig) records() {
-	b.unknown(refund.Key("acme", "r-1"))
-	b.Clock.Advance(2 * time.Hour)
-	b.killed(refund.Key("globex", "r-2"))
-	b.Clock.Advance(30 * time.Minute)
-	b.request("payment-0000000001")
-	b.stepped(invoice.Key("acme", "march"))
-	b.Clock.Advance(10 * time.Minute)
-	b.killed(refund.Key("acme", "r-3"))
-	require.NoError(b.t, b.call(refund.Key("acme", "r-4"), result))
-	require.Error(b.t, b.call(refund.Key("acme", "r-5"), fails(idem.Permanent(errCut))))
-	b.Clock.Advance(15 * time.Second)
+// records are what every transcript begins with.
+var records = []string{
+	"unknown: refund/acme/r-1",
+	"2h later",
+	"died: refund/globex/r-2",
+	"30m later",
+	"payment: payment-0000000001",
+	"unknown after a step: invoice/acme/march",
+	"10m later",
+	"died: refund/acme/r-3",
+	"completed: refund/acme/r-4",
+	"failed: refund/acme/r-5",
+	"15s later",
 }
 
 // Every command and output of the README, and of testdata, is what the command prints.
@@ -42,7 +42,9 @@ func TestTranscriptsAreWhatTheCommandPrints(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			transcript.Test(t, path, func(t *testing.T, scene string) (played string) {
 				withRig(t, func(t *testing.T, b *rig) {
-					b.records()
+					for _, line := range records {
+						b.happens(line)
+					}
 					played = b.play(scene)
 				})
 				return played
@@ -58,12 +60,13 @@ const commanding = "a\x1b[2J\u009b31m\u202eb\x07\U000e0041"
 func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
 		key := idem.Operation{Name: "op" + commanding, Values: idem.KeepValues}.Key("t\u00a0"+commanding, "v"+commanding)
-		require.Error(t, b.call(key, func(ctx context.Context, _ int) (int, error) {
-			b.done(ctx, "step\u202e", func() {})
+		_, err := idem.Do(t.Context(), b.Engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			b.Step(ctx, "step\u202e", func() {})
 			return 0, errors.New("err" + commanding)
-		}))
+		})
+		require.Error(t, err)
 		id := key.ID()
-		require.NoError(t, b.reconciler().Resolve(t.Context(), id,
+		require.NoError(t, b.Reconciler().Resolve(t.Context(), id,
 			reconcile.Resolution{To: idem.Failed, CompensatedManually: true,
 				Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
 			reconcile.Change{Actor: "w" + commanding, Reason: "y" + commanding + "\nDone.", Tool: "t" + commanding}))
@@ -119,7 +122,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on 
 
 func TestAnAnswerThatCannotBeWrittenIsAFailure(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
-		b.unknown(r1)
+		b.Unknown(r1)
 		for _, args := range [][]string{
 			{"list"}, {"list", "-o", "json"}, {"show", r1.ID()}, {"explain", r1.ID()}, {"history", r1.ID()}, {"stats"},
 			{"changes"}, {"dead", "list"},

@@ -108,3 +108,11 @@ func filtered(output, filter string) string {
 	}
 	return strings.Join(lines, "")
 }
+
+// Words splits a line as a shell does that knows words and quotes alone.
+func Words(line string) (words []string) {
+	for _, m := range regexp.MustCompile(`(?:[^\s'"]|'[^']*'|"[^"]*")+`).FindAllString(line, -1) {
+		words = append(words, regexp.MustCompile(`'([^']*)'|"([^"]*)"`).ReplaceAllString(m, "$1$2"))
+	}
+	return words
+}
