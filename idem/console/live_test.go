@@ -74,7 +74,7 @@ func TestAPageThatIsFollowedLearnsOfAChange(t *testing.T) {
 			key := refund.Key("acme", "r-1")
 			switch r.state(id) {
 			case idem.Unknown:
-				r.resolve(id, idem.Released)
+				r.Resolve(id, idem.Released)
 			default:
 				r.end(key, nil, errCut)
 				r.lapse()

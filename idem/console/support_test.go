@@ -2,7 +2,6 @@ package console_test
 
 import (
 	"context"
-	"errors"
 	"html"
 	"io"
 	"log/slog"
@@ -19,27 +18,32 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/testenv/story"
 )
 
 var (
-	refund = idem.Operation{Name: "refund"}
+	refund = story.Refund
 
-	errCut = errors.New("the connection was cut")
+	errCut = story.ErrCut
 )
 
 // rig is a service, and the console of its table, mounted under a prefix.
 type rig struct {
-	*idemtest.Harness
+	*story.Service
 	t *testing.T
 	r *reconcile.Reconciler
 	h http.Handler
+	// shown is the last form that a transcript has shown, and live what is followed of its page.
+	shown url.Values
+	live  string
+	// before is what the table had before the request.
+	before []any
 }
 
 func newRig(t *testing.T, o console.Options) *rig {
 	t.Helper()
-	r := &rig{Harness: idemtest.New(t, nil), t: t}
+	r := &rig{Service: story.New(t), t: t}
 	rc, err := reconcile.New(r.Faults, &reconcile.Options{Now: r.Clock.Now})
 	require.NoError(t, err)
 	r.mount(rc, o)
@@ -76,16 +80,6 @@ func (r *rig) end(key idem.Key, out any, err error) string {
 	r.t.Helper()
 	_, _ = idem.Do(r.t.Context(), r.Engine, key, 1, func(context.Context, int) (any, error) { return out, err })
 	return key.ID()
-}
-
-// crash leaves the claim of a process that died in the handler, which calls r.Crash.
-func (r *rig) crash(key idem.Key, handler func(context.Context, int) (int, error)) {
-	r.t.Helper()
-	d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, handler)
-	})
-	require.ErrorIs(r.t, d[0].Err, idemtest.ErrCrashed)
-	r.Restart()
 }
 
 // over makes the console one over another store.
@@ -155,30 +149,6 @@ func (r *rig) decides(form url.Values, says string) {
 	require.Contains(r.t, page.text, says)
 	r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 	require.Equal(r.t, before+1, r.changes(id))
-}
-
-// sweep is a sweep that asks nobody.
-func (r *rig) sweep() {
-	r.t.Helper()
-	sweeper, err := reconcile.NewSweeper(r.r, nil)
-	require.NoError(r.t, err)
-	_, err = sweeper.Sweep(r.t.Context())
-	require.NoError(r.t, err)
-}
-
-// resolve is what bob does elsewhere.
-func (r *rig) resolve(id string, to idem.State) {
-	r.t.Helper()
-	require.NoError(r.t, r.r.Resolve(r.t.Context(), id, reconcile.Resolution{To: to},
-		reconcile.Change{Actor: "bob", Reason: "the provider says so"}))
-}
-
-// done is a step that is done, and has a compensation.
-func (r *rig) done(ctx context.Context, name string) {
-	r.t.Helper()
-	_, err := idem.Step(ctx, name, func(context.Context) (string, error) { return name + " 7", nil },
-		&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-	require.NoError(r.t, err)
 }
 
 // record is the address of a record's page.

@@ -49,6 +49,9 @@ func (b *rig) events() map[string]story.Event {
 		// What AWS answers: the text is a code.
 		"AWS answers reads with":  b.refuses(idemtest.Get),
 		"AWS answers writes with": b.refuses(idemtest.Settle),
+		"AWS answers checks with": story.Act(func(code string) {
+			b.backend.check = func(context.Context) error { return &smithy.GenericAPIError{Code: code, Message: "no"} }
+		}),
 		"the reply to a write is lost, and credentials have expired then": story.Act(func(string) {
 			b.Faults.Always(expiredThen, idemtest.Settle)
 		}),

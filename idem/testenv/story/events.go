@@ -3,6 +3,7 @@ package story
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -39,18 +40,24 @@ func (s *Service) Happens(line string, more map[string]Event) (output string) {
 func (s *Service) events() map[string]Event {
 	return map[string]Event{
 		// About keys, such as refund/acme/r-1.
-		"unknown":                      OfEach(func(key idem.Key) { s.Unknown(key) }),
-		"unknown after a step":         OfEach(s.stepped),
-		"completed":                    OfEach(func(key idem.Key) { s.End(key, nil) }),
-		"failed":                       OfEach(func(key idem.Key) { s.End(key, idem.Permanent(ErrCut)) }),
-		"died":                         OfEach(func(key idem.Key) { s.Died(key, s.dies) }),
-		"interrupted":                  OfEach(s.Interrupted),
-		"undoing":                      OfEach(s.Undoing),
-		"the original ends":            OfEach(s.endLate),
-		"bob resolves it to failed":    OfEach(func(key idem.Key) { s.Resolve(key.ID(), idem.Failed) }),
-		"bob resolves it to completed": OfEach(func(key idem.Key) { s.Resolve(key.ID(), idem.Completed) }),
-		"bob resolves it to released":  OfEach(func(key idem.Key) { s.Resolve(key.ID(), idem.Released) }),
-		"call":                         s.call,
+		"unknown":                         OfEach(func(key idem.Key) { s.Unknown(key) }),
+		"unknown after a step":            OfEach(s.stepped),
+		"completed":                       OfEach(func(key idem.Key) { s.End(key, nil) }),
+		"failed":                          OfEach(func(key idem.Key) { s.End(key, idem.Permanent(ErrCut)) }),
+		"died":                            OfEach(func(key idem.Key) { s.Died(key, s.dies) }),
+		"interrupted with a compensation": OfEach(s.interruptedToUndo),
+		"interrupted":                     OfEach(s.Interrupted),
+		"undoing":                         OfEach(s.Undoing),
+		"the original ends":               OfEach(s.endLate),
+		"bob resolves it to failed":       OfEach(func(key idem.Key) { s.Resolve(key.ID(), idem.Failed) }),
+		"bob resolves it to completed":    OfEach(func(key idem.Key) { s.Resolve(key.ID(), idem.Completed) }),
+		"bob resolves it to released":     OfEach(func(key idem.Key) { s.Resolve(key.ID(), idem.Released) }),
+		"bob replaces it with completed": OfEach(func(key idem.Key) {
+			require.NoError(s.t, s.Reconciler().Resolve(s.t.Context(), key.ID(),
+				reconcile.Resolution{To: idem.Completed, Replace: true},
+				reconcile.Change{Actor: "bob", Reason: "it was wrong", IfWrite: s.Record(key).Write}))
+		}),
+		"call": s.call,
 		// About the keys of clients.
 		"payment":             s.pay(func(context.Context) {}),
 		"payment with a step": s.pay(func(ctx context.Context) { s.Step(ctx, "charge", func() {}) }),
@@ -84,6 +91,13 @@ func OfEach(do func(key idem.Key)) Event {
 func (s *Service) dies(context.Context, int) (int, error) {
 	s.Crash()
 	return 0, nil
+}
+
+func (s *Service) interruptedToUndo(key idem.Key) {
+	s.Died(key, func(ctx context.Context, _ int) (int, error) {
+		return idem.Step(ctx, "charge", func(context.Context) (int, error) { s.Crash(); return 7, nil },
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { return nil }})
+	})
 }
 
 func (s *Service) stepped(key idem.Key) {
@@ -126,7 +140,8 @@ func (s *Service) pay(did func(context.Context)) Event {
 		key, principal, _ := strings.Cut(about, " of ")
 		res := s.Pay(key, principal, did)
 		text := fmt.Sprintf("HTTP %d\n", res.Status)
-		headers := maps.Clone(res.MultiHeaders)
+		headers := map[string][]string{}
+		maps.Copy(headers, res.MultiHeaders)
 		for name, value := range res.Headers {
 			headers[name] = append(headers[name], value)
 		}
@@ -152,7 +167,7 @@ func (s *Service) endLate(key idem.Key) {
 
 // sweep makes a sweep without probes.
 func (s *Service) sweep() {
-	sweeper, err := reconcile.NewSweeper(s.Reconciler(), nil)
+	sweeper, err := reconcile.NewSweeper(s.Reconciler(), &reconcile.SweepOptions{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(s.t, err)
 	_, err = sweeper.Sweep(s.t.Context())
 	require.NoError(s.t, err)

@@ -61,7 +61,7 @@ func (s *Service) End(key idem.Key, err error) {
 	s.t.Helper()
 	_, got := idem.Do(s.t.Context(), s.Engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		if err == ErrCut {
-			require.NoError(s.t, idem.SetReference(ctx, "re_"+key.Tenant()))
+			require.NoError(s.t, idem.SetReference(ctx, "re_"+strings.Trim(key.Tenant(), idem.SingleTenant)))
 		}
 		return 7, err
 	})
