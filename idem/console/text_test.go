@@ -11,21 +11,22 @@ var (
 	pre      = regexp.MustCompile(`(?s)<pre.*?</pre>|<textarea.*?</textarea>|<blockquote.*?</blockquote>`)
 	unchosen = regexp.MustCompile(`<option value="[^"]*">[^<]*</option>|<input type="hidden"[^>]*>`)
 	control  = regexp.MustCompile(`<(input|textarea|select|fieldset|button|a)\b([^>]*)>`)
-	attr     = regexp.MustCompile(`\s(id|type|value|class|href|aria-invalid|checked)\b(?:="([^"]*)")?`)
+	attr     = regexp.MustCompile(`\s(id|type|value|class|href|aria-describedby|checked)\b(?:="([^"]*)")?`)
 	block    = regexp.MustCompile(`<(h1|h2|p|div|dt|tr|section|form|fieldset|nav|pre|blockquote|br)\b[^>]*>`)
 	cell     = regexp.MustCompile(`</t[dh]>\s*<t[dh]\b[^>]*>`)
 	item     = regexp.MustCompile(`<li[^>]*>\s*(?:<p[^>]*>)?`)
 	tag      = regexp.MustCompile(`<[^>]*>`)
 )
 
-// textOf is a page as its reader sees it: a line for each paragraph and each row of a table. A field has its id and what
-// is typed, (x) is chosen, a button is in brackets, ! is dangerous, and !! is a mistake, or the field that it is in.
+// textOf is a page as its reader sees it: a line for each paragraph and each row of a table. A field has its id and
+// what is typed, (x) is chosen, a button is in brackets, ! is dangerous, and !! is a mistake or the field that has it.
 func textOf(page string) string {
 	page = around.ReplaceAllString(page, "")
 	page = pre.ReplaceAllStringFunc(page, func(text string) string { return strings.ReplaceAll(text, "\n", "\x00") })
 	page = unchosen.ReplaceAllString(strings.Join(strings.Fields(page), " "), "")
 	page = control.ReplaceAllStringFunc(page, shown)
-	page = strings.NewReplacer("</button>", "]", "</dt>", ": ", `<p class="mistake"`, "<p>!! <i").Replace(item.ReplaceAllString(page, "<p>- "))
+	page = item.ReplaceAllString(page, "<p>- ")
+	page = strings.NewReplacer("</button>", "]", "</dt>", ": ", `<p class="mistake" role="alert"`, "<p>!! <i").Replace(page)
 	page = block.ReplaceAllString(cell.ReplaceAllString(page, " | "), "\n")
 	page = strings.ReplaceAll(html.UnescapeString(tag.ReplaceAllString(page, "")), "\x00", "\n")
 	var text strings.Builder
@@ -44,7 +45,7 @@ func shown(control string) string {
 		is[m[1]] = m[2]
 	}
 	mistake, danger := "", ""
-	if _, invalid := is["aria-invalid"]; invalid {
+	if is["aria-describedby"] == "mistake" && strings.Contains(control, ` aria-invalid="true"`) {
 		mistake = "!! "
 	}
 	if strings.Contains(is["class"], "danger") {

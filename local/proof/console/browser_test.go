@@ -25,7 +25,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/testenv/story"
 )
 
 var update = flag.Bool("update", false, "make the README's picture again")
@@ -214,31 +216,30 @@ func (b *tab) picture(name string) []byte {
 func (s *service) pages() map[string]string {
 	s.busy()
 	key := refund.Key("acme", "r-1")
-	s.cut(key)
+	s.Unknown(key)
 	s.lapse()
 	undone := idem.Operation{Name: "trip"}.Key("acme", "t-1")
 	_, err := idem.Do(s.t.Context(), s.Engine, undone, 1, func(ctx context.Context, _ int) (receipt, error) {
-		seat := &idem.StepConfig[string]{Compensate: func(context.Context, string) error { return errCut }}
+		seat := &idem.StepConfig[string]{Compensate: func(context.Context, string) error { return story.ErrCut }}
 		if _, err := idem.Step(ctx, "seat", func(context.Context) (string, error) { return "12A", nil }, seat); err != nil {
 			return receipt{}, err
 		}
-		return receipt{}, errCut
+		return receipt{}, story.ErrCut
 	})
 	require.Error(s.t, err)
 	s.lapse()
-	interrupted := idem.Operation{Name: "order"}.Key("acme", "o-1")
-	s.interrupt(interrupted)
-	overHTTP, _ := s.request()
+	s.happens("interrupted: order/acme/o-1", "payment: refund-0000000000001", "1m later")
+	interrupted, overHTTP := story.Key("order/acme/o-1"), story.Key("payment//refund-0000000000001")
 	replaced := refund.Key("acme", "r-3")
-	s.cut(replaced)
-	s.resolve(replaced, idem.Completed)
+	s.Unknown(replaced)
+	s.Resolve(replaced.ID(), idem.Completed)
 	ended := refund.Key("acme", "r-2")
 	_, err = s.call(ended, nil)
 	require.NoError(s.t, err)
 	return map[string]string{
 		"interrupted": recordPage(interrupted.ID()), "steps released": formPage(interrupted.ID(), "released"),
 		"overview": "/", "list": "/list", "record": recordPage(key.ID()), "steps": recordPage(undone.ID()),
-		"response": formPage(overHTTP, "completed"), "replaced": formPage(replaced.ID(), "completed"),
+		"response": formPage(overHTTP.ID(), "completed"), "replaced": formPage(replaced.ID(), "completed"),
 		"ended":  recordPage(ended.ID()) + "&show=result",
 		"absent": recordPage(refund.Key("acme", "none").ID()), "completed": formPage(key.ID(), "completed"),
 		"failed":   formPage(undone.ID(), "failed"),
@@ -287,7 +288,7 @@ func TestPagesAreReadableAndFitTheScreen(t *testing.T) {
 	s := start(t)
 	pages := s.pages()
 	long := idem.Operation{Name: strings.Repeat("o", 128)}.Key(strings.Repeat("t", 64), "l-1")
-	s.cut(long)
+	s.Unknown(long)
 	require.NoError(t, s.r.Resolve(t.Context(), long.ID(),
 		reconcile.Resolution{To: idem.Completed, Ref: strings.Repeat("r", 256)},
 		reconcile.Change{Actor: strings.Repeat("w", 500), Reason: strings.Repeat("y", 2000)}))
@@ -409,8 +410,8 @@ func TestAQuestionIsSettledWithTheKeyboardAlone(t *testing.T) {
 
 func TestAnInterruptedStepIsSettledWithTheKeyboardAndWithoutJavaScript(t *testing.T) {
 	s := start(t)
-	key := idem.Operation{Name: "order"}.Key("acme", "o-1")
-	s.interrupt(key)
+	key := story.Key("order/acme/o-1")
+	s.happens("interrupted: order/acme/o-1", "1m later")
 	b := open(t, s.url)
 	must(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	b.visit(formPage(key.ID(), "released"))
@@ -426,9 +427,7 @@ func TestAnInterruptedStepIsSettledWithTheKeyboardAndWithoutJavaScript(t *testin
 	b.typeAt("e.id === 'why'", "the provider has the payment")
 	b.tabTo("e.innerText === 'Release to the next call'")
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".done")))
-	out, err := s.order(t.Context(), key, func() { t.Fatal("it is charged twice") })
-	require.NoError(t, err)
-	require.Equal(t, 7, out)
+	require.Equal(t, "the handler runs\n7\n", s.Happens("call: order/acme/o-1", nil), "it is not charged twice")
 }
 
 func TestTheBrowserAsksForTheProvidersAnswerAndTheReason(t *testing.T) {
@@ -463,9 +462,11 @@ func TestADangerousDecisionLooksUnlikeTheOthers(t *testing.T) {
 
 func TestAResponseIsRecordedInTheBrowser(t *testing.T) {
 	s := start(t)
-	id, retry := s.request()
+	pay := func() *idemhttp.Response { return s.Pay("refund-0000000000001", "", func(context.Context) {}) }
+	pay()
+	s.lapse()
 	b := open(t, s.url)
-	b.visit(formPage(id, "completed"))
+	b.visit(formPage(story.Key("payment//refund-0000000000001").ID(), "completed"))
 	require.NotContains(t, b.text(), "cannot", "nothing was typed yet")
 	b.do(chromedp.Click(chromedp.CSS("#known-yes")))
 	b.fill("status", "201")
@@ -479,7 +480,7 @@ func TestAResponseIsRecordedInTheBrowser(t *testing.T) {
 	b.picture("response")
 	b.click("Resolve to completed")
 	b.sees("Recorded.")
-	res := retry()
+	res := pay()
 	require.Equal(t, 201, res.Status)
 	require.JSONEq(t, `{"number":"re_1"}`, string(res.Body))
 	require.Equal(t, "application/json", res.Headers["Content-Type"])

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -10,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
@@ -23,14 +23,16 @@ func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
 	eval[bool](b, "window.same = true")
 
 	// The process dies after it has asked the provider. A sweep parks what it left.
-	s.crash(key)
-	s.lapse()
-	s.sweep()
+	s.Died(key, func(ctx context.Context, _ int) (int, error) {
+		require.NoError(t, idem.SetReference(ctx, "re_1042"))
+		s.Crash()
+		return 0, nil
+	})
+	s.happens("1m later", "a sweep")
 	b.sees("Updated at")
 	require.True(t, eval[bool](b, "window.same === true"), "the page was not reloaded")
 	b.picture("overview")
-	s.Clock.Advance(20 * 60e9)
-	s.sweep()
+	s.happens("20m later", "a sweep")
 	_, err := s.call(key, nil)
 	require.ErrorIs(t, err, idem.ErrOutcomeUnknown, "the customer waits")
 
@@ -79,17 +81,10 @@ func recordPage(id string) string { return "/record?" + url.Values{"id": {id}}.E
 
 func formPage(id, to string) string { return "/act?" + url.Values{"id": {id}, "to": {to}}.Encode() }
 
-// resolve is a decision by somebody else.
-func (s *service) resolve(key idem.Key, to idem.State) {
-	s.t.Helper()
-	require.NoError(s.t, s.r.Resolve(s.t.Context(), key.ID(), reconcile.Resolution{To: to},
-		reconcile.Change{Actor: "bob", Reason: "no such refund"}))
-}
-
 func TestARecordFollowsTheTable(t *testing.T) {
 	s := start(t)
 	key := refund.Key("acme", "r-1")
-	s.cut(key)
+	s.Unknown(key)
 	b := open(t, s.url)
 	b.visit(recordPage(key.ID()))
 	b.sees("it can be resolved to released")
@@ -102,8 +97,8 @@ func TestARecordFollowsTheTable(t *testing.T) {
 	require.Equal(t, "Resolve to completed …", eval[string](b, "document.activeElement.innerText"),
 		"the focus stays where it was")
 
-	s.resolve(key, idem.Released) // somebody decides
-	b.sees("no such refund")
+	s.Resolve(key.ID(), idem.Released) // somebody decides
+	b.sees("the provider says so")
 	b.sees("The handler runs, attempt 2")
 	require.True(t, eval[bool](b, "window.same === true"), "the page was not reloaded")
 	require.Equal(t, "polite", eval[string](b, "document.querySelector('#news[role=status]').ariaLive"),
@@ -116,7 +111,7 @@ func TestAListFollowsTheTable(t *testing.T) {
 	b.visit("/list?operation=refund")
 	b.sees("Nothing fits the filter.")
 	b.fill("tenant", "half a na")
-	s.cut(refund.Key("acme", "r-1"))
+	s.Unknown(refund.Key("acme", "r-1"))
 	b.sees("unknown")
 	require.Equal(t, "half a na", eval[string](b, "document.getElementById('tenant').value"), "what is being typed stays")
 }
@@ -127,7 +122,7 @@ func TestAFormStaysAndSaysThatThereIsNews(t *testing.T) {
 	b.visit(formPage(key.ID(), "failed"))
 	b.fill("message", "declined")
 	b.fill("why", "the provider says so")
-	s.resolve(key, idem.Completed)
+	s.Resolve(key.ID(), idem.Completed)
 	b.sees("The record has changed since this page was shown.")
 	require.Equal(t, "the provider says so", eval[string](b, "document.getElementById('why').value"))
 	b.picture("news")
