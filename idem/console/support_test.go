@@ -139,18 +139,6 @@ func (r *rig) posts(form url.Values, status int, text string) answer {
 	return a
 }
 
-// decides sends the form of a decision and follows where it leads. A second click changes nothing.
-func (r *rig) decides(form url.Values, says string) {
-	r.t.Helper()
-	id := form.Get("id")
-	before := r.changes(id)
-	page := r.get(r.posts(form, http.StatusSeeOther, "").Header.Get("Location"))
-	require.Equal(r.t, http.StatusOK, page.StatusCode)
-	require.Contains(r.t, page.text, says)
-	r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
-	require.Equal(r.t, before+1, r.changes(id))
-}
-
 // record is the address of a record's page.
 func record(id string) string { return "/ops/record?" + url.Values{"id": {id}}.Encode() }
 

@@ -16,17 +16,18 @@ var (
 	cell     = regexp.MustCompile(`</t[dh]>\s*<t[dh]\b[^>]*>`)
 	item     = regexp.MustCompile(`<li[^>]*>\s*(?:<p[^>]*>)?`)
 	tag      = regexp.MustCompile(`<[^>]*>`)
+	ends     = strings.NewReplacer("</button>", "]", "</dt>", ": ", `<p class="mistake" role="alert"`, "<p>!! <i")
 )
 
 // textOf is a page as its reader sees it: a line for each paragraph and each row of a table. A field has its id and
-// what is typed, (x) is chosen, a button is in brackets, ! is dangerous, and !! is a mistake or the field that has it.
+// what is typed, (x) is chosen, a button is in brackets, ! is dangerous, * is required, !! is a mistake or what has it.
 func textOf(page string) string {
 	page = around.ReplaceAllString(page, "")
 	page = pre.ReplaceAllStringFunc(page, func(text string) string { return strings.ReplaceAll(text, "\n", "\x00") })
 	page = unchosen.ReplaceAllString(strings.Join(strings.Fields(page), " "), "")
 	page = control.ReplaceAllStringFunc(page, shown)
 	page = item.ReplaceAllString(page, "<p>- ")
-	page = strings.NewReplacer("</button>", "]", "</dt>", ": ", `<p class="mistake" role="alert"`, "<p>!! <i").Replace(page)
+	page = ends.Replace(page)
 	page = block.ReplaceAllString(cell.ReplaceAllString(page, " | "), "\n")
 	page = strings.ReplaceAll(html.UnescapeString(tag.ReplaceAllString(page, "")), "\x00", "\n")
 	var text strings.Builder
@@ -67,5 +68,9 @@ func shown(control string) string {
 	case is["type"] != "":
 		return mistake + choice
 	}
-	return "<p>" + mistake + is["id"] + "=" + is["value"]
+	required := ""
+	if strings.Contains(control, " required") {
+		required = "*"
+	}
+	return "<p>" + mistake + is["id"] + required + "=" + is["value"]
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,8 +15,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
-
-func writeFile(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }
 
 // Ctrl-C ends a long list with what was found, and with the page to continue with.
 func TestCtrlCDuringALongListShowsWhatWasFound(t *testing.T) {

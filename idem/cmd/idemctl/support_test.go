@@ -182,19 +182,6 @@ func (b *rig) outside() environment {
 	}
 }
 
-// seen is what a dry run of the command prints for --seen.
-func (b *rig) seen(args ...string) string {
-	b.t.Helper()
-	out, _ := b.want(exitDone, append(args, "--dry-run", "--reason", "a look")...)
-	return seenIn(b.t, out)
-}
-
-func seenIn(t testing.TB, out string) string {
-	m := random["$SEEN"].ids.FindStringSubmatch(out)
-	require.NotNil(t, m, out)
-	return m[2]
-}
-
 // spoil makes a record one that a newer version has written.
 func (b *rig) spoil(key idem.Key) {
 	text := func(v string) types.AttributeValue { return &types.AttributeValueMemberS{Value: v} }

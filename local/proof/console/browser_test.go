@@ -25,7 +25,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/testenv/story"
 )
@@ -430,20 +429,6 @@ func TestAnInterruptedStepIsSettledWithTheKeyboardAndWithoutJavaScript(t *testin
 	require.Equal(t, "the handler runs\n7\n", s.Happens("call: order/acme/o-1", nil), "it is not charged twice")
 }
 
-func TestTheBrowserAsksForTheProvidersAnswerAndTheReason(t *testing.T) {
-	s, key, b := question(t)
-	b.visit(formPage(key.ID(), "released"))
-	for _, field := range []string{"says", "why"} {
-		b.click("Danger: run it again")
-		require.Equal(t, field, eval[string](b, "document.activeElement.id"))
-		require.True(t, eval[bool](b, "document.activeElement.validity.valueMissing"))
-		require.Equal(t, idem.Unknown, s.Record(key).State)
-		b.fill(field, "no such refund")
-	}
-	b.click("Danger: run it again")
-	b.sees("no such refund; the provider says: no such refund")
-}
-
 // The button of what can repeat an effect looks unlike the others, and reads unlike them.
 func TestADangerousDecisionLooksUnlikeTheOthers(t *testing.T) {
 	_, key, b := question(t)
@@ -458,32 +443,6 @@ func TestADangerousDecisionLooksUnlikeTheOthers(t *testing.T) {
 		return eval[string](b, "getComputedStyle(document.querySelector('.buttons button:last-of-type')).backgroundColor")
 	}
 	require.NotEqual(t, paper("completed"), paper("released"))
-}
-
-func TestAResponseIsRecordedInTheBrowser(t *testing.T) {
-	s := start(t)
-	pay := func() *idemhttp.Response { return s.Pay("refund-0000000000001", "", func(context.Context) {}) }
-	pay()
-	s.lapse()
-	b := open(t, s.url)
-	b.visit(formPage(story.Key("payment//refund-0000000000001").ID(), "completed"))
-	require.NotContains(t, b.text(), "cannot", "nothing was typed yet")
-	b.do(chromedp.Click(chromedp.CSS("#known-yes")))
-	b.fill("status", "201")
-	b.fill("headers", "Content-Type: application/json\nSet-Cookie: session=1")
-	b.fill("result", `{"number":"re_1"}`)
-	b.fill("why", "the provider has re_1")
-	b.click("Show what it would do")
-	b.sees("HTTP 201 Created")
-	b.sees("Set-Cookie is not recorded")
-	require.NotContains(t, b.text(), "has changed")
-	b.picture("response")
-	b.click("Resolve to completed")
-	b.sees("Recorded.")
-	res := pay()
-	require.Equal(t, 201, res.Status)
-	require.JSONEq(t, `{"number":"re_1"}`, string(res.Body))
-	require.Equal(t, "application/json", res.Headers["Content-Type"])
 }
 
 func TestMarkupOfOthersDoesNotRun(t *testing.T) {

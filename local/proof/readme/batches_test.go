@@ -249,14 +249,3 @@ func TestMessagesOfABatchRunAtTheSameTime(t *testing.T) {
 		require.Equal(t, 10, most)
 	})
 }
-
-// A key made of a group's first record alone belongs to the group as it was cut first.
-func TestAGroupIsNotItsFirstRecord(t *testing.T) {
-	engine := idemtest.New(t, nil).Engine
-	send := func(group []string) error {
-		return idem.DoEffect(t.Context(), engine, Announce.Key(idem.SingleTenant, group[0]), group,
-			func(context.Context, []string) error { return nil })
-	}
-	require.NoError(t, send([]string{"1", "2", "3"}))
-	require.ErrorIs(t, send([]string{"1", "2"}), idem.ErrKeyReused)
-}

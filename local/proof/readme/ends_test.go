@@ -15,7 +15,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
@@ -249,29 +248,6 @@ func listed(t *testing.T, h *idemtest.Harness) []*idem.Record {
 	page, err := r.List(t.Context(), reconcile.Filter{}, "")
 	require.NoError(t, err)
 	return page.Records
-}
-
-// Accepted work that no worker begins is ended by a sweep alone.
-func TestOnlyASweepEndsWhatNoWorkerBegins(t *testing.T) {
-	h := idemtest.New(t, nil)
-	op := idem.Operation{Name: "export", Repeat: idem.Repeatable}
-	accept := func() idem.Outcome {
-		got, err := later.Accept[int](t.Context(), h.Engine, op.Key("acme", "1"), 1,
-			func(context.Context, string) error { return nil })
-		require.True(t, err == nil || got.Outcome.RecordState == idem.Failed, "%v", err)
-		return got.Outcome
-	}
-	require.NotEmpty(t, accept().StatusID)
-	h.Clock.Advance(24 * time.Hour)
-	require.Equal(t, idem.Pending, accept().RecordState)
-	r, err := reconcile.New(h.Store, &reconcile.Options{Now: h.Clock.Now})
-	require.NoError(t, err)
-	sweeper, err := reconcile.NewSweeper(r, nil)
-	require.NoError(t, err)
-	report, err := sweeper.Sweep(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, report.NotStarted)
-	require.Equal(t, idem.Failed, h.Record(op.Key("acme", "1")).State)
 }
 
 // What a reader looks up is what clients and logs show.
