@@ -2,7 +2,6 @@ package console_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"sync"
@@ -14,8 +13,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // The page that tells it is followed, and exchanged after another one's change.
@@ -66,52 +63,4 @@ func TestAChangeGoesOnWithoutItsBrowser(t *testing.T) {
 	})
 	r.do(req.WithContext(ctx))
 	require.Equal(t, idem.Released, r.state(id))
-}
-
-// sealed is a store of records whose results are encrypted, without the key.
-type sealed struct{ reconcile.Store }
-
-func (s sealed) Get(ctx context.Context, id string) (*idem.Record, error) {
-	rec, err := s.Store.Get(ctx, id)
-	if rec != nil {
-		rec.Sealed = true
-	}
-	return rec, err
-}
-
-func (s sealed) Result(context.Context, *idem.Record) ([]byte, error) {
-	return nil, fmt.Errorf("%w: its results are encrypted", idem.ErrRecordUnreadable)
-}
-
-func (s sealed) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
-	if w.Sealed && len(w.Ending.Result) > 0 {
-		return &idem.ConfigError{What: "dynamostore: Settle", Problem: "this store would write a plain one"}
-	}
-	return s.Store.Settle(ctx, now, w)
-}
-
-// A console without the key shows everything else, and records no plain result.
-func TestARecordWhoseResultsAreEncrypted(t *testing.T) {
-	r, question := newQuestion(t, console.Options{})
-	done := r.end(refund.Key("acme", "r-2"), "secret result", nil)
-	r.over(sealed{r.Faults})
-	for _, show := range []string{"", "&show=result"} {
-		page := r.get("/ops/record?id=" + url.QueryEscape(done) + show)
-		require.Equal(t, http.StatusOK, page.StatusCode)
-		require.NotContains(t, page.text, "secret")
-		require.Contains(t, page.text, "15 bytes")
-		if show != "" {
-			require.Contains(t, page.text, "encrypted")
-		}
-	}
-	decide := func(known, result string) answer {
-		form := r.form(question, "completed", url.Values{"known": {known}, "result": {result}})
-		return r.post("/ops/act", form)
-	}
-	refused := decide("yes", `"re_4711"`)
-	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
-	require.Contains(t, refused.text, "this store would write a plain one")
-	require.Equal(t, idem.Unknown, r.state(question))
-	require.Equal(t, http.StatusSeeOther, decide("no", "").StatusCode)
-	require.Equal(t, idem.Completed, r.state(question))
 }

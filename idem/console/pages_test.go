@@ -20,7 +20,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -141,22 +140,6 @@ func TestWhatCannotBeAnIdIsNotLookedUp(t *testing.T) {
 	}
 }
 
-func TestAClaimIsOverByTheMarginOfTheReconciler(t *testing.T) {
-	r := newRig(t, console.Options{})
-	rc, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now, Margin: time.Hour})
-	require.NoError(t, err)
-	r.mount(rc, console.Options{})
-	key := refund.Key("acme", "r-1")
-	r.Died(key, func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
-	r.lapse()
-	page := record(key.ID())
-	require.Contains(t, r.get(page).text, "state-in_progress")
-	require.Contains(t, r.get("/ops/").text, "<dt>Claims whose lease is over</dt><dd>0</dd>")
-	r.Clock.Advance(time.Hour)
-	require.Contains(t, r.get(page).text, "state-lapsed")
-	require.Contains(t, r.get("/ops/").text, "<dt>Claims whose lease is over</dt><dd>1</dd>")
-}
-
 func TestListsHavePages(t *testing.T) {
 	r := newRig(t, console.Options{})
 	for i := range 120 {
@@ -194,25 +177,4 @@ func TestALongHistoryIsShownFromItsEnd(t *testing.T) {
 	require.NotContains(t, text, "change 4.")
 	require.Contains(t, text, "change 5.")
 	require.Contains(t, text, "change 204.")
-}
-
-// crowded has more changes of a day than a page holds.
-type crowded struct{ reconcile.Store }
-
-func (s crowded) AuditBetween(ctx context.Context, shard int, from, to time.Time,
-	page string) (protocol.AuditPage, error) {
-	p, err := s.Store.AuditBetween(ctx, shard, from, to, page)
-	if to.Sub(from) > 2*time.Hour && len(p.Entries) > 0 {
-		p.Next = "more"
-	}
-	return p, err
-}
-
-func TestTheOverviewSaysWhatItHasNotCounted(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
-	r.Resolve(id, idem.Completed)
-	r.over(crowded{r.Faults})
-	require.Regexp(t, `\nrefund \| 0 \| 0 \| 1 \| \d or more \| 0 \| 0 or more\n`, textOf(r.get("/ops/").text))
 }

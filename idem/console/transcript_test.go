@@ -12,12 +12,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/testenv/story"
 	"github.com/idem-go/idempotency/idem/testenv/transcript"
 )
@@ -128,5 +131,46 @@ func (r *rig) happenings() map[string]story.Event {
 				return c.Do(ctx)
 			})
 		}),
+		"the console has no key for results":  story.Act(func(string) { r.over(sealed{r.Faults}) }),
+		"a page has not all changes of a day": story.Act(func(string) { r.over(crowded{r.Faults}) }),
+		"the margin is an hour": story.Act(func(string) {
+			rc, err := reconcile.New(r.Faults, &reconcile.Options{Now: r.Clock.Now, Margin: time.Hour})
+			require.NoError(r.t, err)
+			r.mount(rc, console.Options{})
+		}),
 	}
+}
+
+// sealed is a store of records whose results are encrypted, without the key.
+type sealed struct{ reconcile.Store }
+
+func (s sealed) Get(ctx context.Context, id string) (*idem.Record, error) {
+	rec, err := s.Store.Get(ctx, id)
+	if rec != nil {
+		rec.Sealed = true
+	}
+	return rec, err
+}
+
+func (s sealed) Result(context.Context, *idem.Record) ([]byte, error) {
+	return nil, fmt.Errorf("%w: its results are encrypted", idem.ErrRecordUnreadable)
+}
+
+func (s sealed) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	if w.Sealed && len(w.Ending.Result) > 0 {
+		return &idem.ConfigError{What: "dynamostore: Settle", Problem: "this store would write a plain one"}
+	}
+	return s.Store.Settle(ctx, now, w)
+}
+
+// crowded has more changes of a day than a page holds.
+type crowded struct{ reconcile.Store }
+
+func (s crowded) AuditBetween(ctx context.Context, shard int, from, to time.Time,
+	page string) (protocol.AuditPage, error) {
+	p, err := s.Store.AuditBetween(ctx, shard, from, to, page)
+	if to.Sub(from) > 2*time.Hour && len(p.Entries) > 0 {
+		p.Next = "more"
+	}
+	return p, err
 }
