@@ -21,14 +21,20 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
-// events are the lines of a page that is followed, without empty ones.
-func (r *rig) events(page string) <-chan string {
+// followed is the address by which a page is followed.
+func (r *rig) followed(page string) string {
 	r.t.Helper()
 	m := regexp.MustCompile(`data-live="([^"]+)"`).FindStringSubmatch(r.get(page).text)
 	require.NotNil(r.t, m)
+	return html.UnescapeString(m[1])
+}
+
+// events are the lines of a page that is followed, without empty ones.
+func (r *rig) events(page string) <-chan string {
+	r.t.Helper()
 	server := httptest.NewServer(r.h)
 	ctx, cancel := context.WithCancel(r.t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+html.UnescapeString(m[1]), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+r.followed(page), nil)
 	require.NoError(r.t, err)
 	res, err := server.Client().Do(req)
 	require.NoError(r.t, err)
@@ -98,33 +104,25 @@ func TestAPageThatIsFollowedLearnsWhatTimeDoesAndGetsTrouble(t *testing.T) {
 }
 
 func TestPagesThatAreLeftMakeRoomForOthers(t *testing.T) {
-	r := newRig(t, console.Options{Poll: time.Hour})
-	server := httptest.NewServer(r.h)
-	t.Cleanup(server.Close)
-	staying := html.UnescapeString(regexp.MustCompile(`data-live="([^"]+)"`).FindStringSubmatch(r.get("/ops/").text)[1])
-	follow := func(ctx context.Context, method, page string) int {
-		req, err := http.NewRequestWithContext(ctx, method, server.URL+page, nil)
-		require.NoError(t, err)
-		res, err := server.Client().Do(req)
-		require.NoError(t, err)
-		if ctx == t.Context() {
-			require.NoError(t, res.Body.Close())
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, console.Options{Poll: time.Hour})
+		staying := r.followed("/ops/")
+		follow := func(ctx context.Context, method, page string) int {
+			w := httptest.NewRecorder()
+			r.h.ServeHTTP(w, request(method, page, nil).WithContext(ctx))
+			return w.Code
 		}
-		return res.StatusCode
-	}
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	for range 100 {
-		require.Equal(t, http.StatusOK, follow(ctx, http.MethodGet, staying))
-	}
-	require.Equal(t, http.StatusServiceUnavailable, follow(t.Context(), http.MethodGet, "/ops/live/?v=another"))
-	leave()
-	require.Eventually(t, func() bool {
-		return follow(t.Context(), http.MethodGet, "/ops/live/?v=another") == http.StatusOK
-	}, 10*time.Second, time.Millisecond)
-	for range 200 { // which nobody reads
-		require.Equal(t, http.StatusOK, follow(t.Context(), http.MethodHead, staying))
-	}
+		ctx, leave := context.WithCancel(t.Context())
+		for range 100 {
+			go follow(ctx, http.MethodGet, staying)
+		}
+		synctest.Wait()
+		require.Equal(t, http.StatusServiceUnavailable, follow(t.Context(), http.MethodGet, "/ops/live/?v=another"))
+		require.Equal(t, http.StatusOK, follow(t.Context(), http.MethodHead, staying), "it takes no room")
+		leave()
+		synctest.Wait()
+		require.Equal(t, http.StatusOK, follow(t.Context(), http.MethodGet, "/ops/live/?v=another"))
+	})
 }
 
 // Not even a browser that comes back at once, again and again, gets more.

@@ -52,85 +52,58 @@ func TestClockExpiresAnOutcome(t *testing.T) {
 	require.Equal(t, 2, h.Record(op.Key("t", "k")).Attempt)
 }
 
-// From the crash on nothing of the process reaches the store, whatever it does.
-func TestCrashedProcessReachesNothing(t *testing.T) {
-	for n := 1; n <= 2; n++ {
-		for _, landed := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				h := idemtest.New(t, nil)
-				old := h.Engine
-				h.CrashAfter(n, landed)
-				got := idemtest.Deliver(h, 2, request(double))
-				require.ErrorIs(t, got[0].Err, idemtest.ErrCrashed)
-				require.Equal(t, n == 2, got[0].Ran, "the claim is the first call")
-				require.Equal(t, idemtest.Delivery[int]{Err: idemtest.ErrCrashed}, got[1])
-
-				before := h.Record(op.Key("t", "k"))
-				want := protocol.Absent
-				switch {
-				case n == 2 && landed:
-					want = protocol.Completed
-				case n == 2 || landed:
-					want = protocol.InProgress
-				}
-				if want == protocol.Absent {
-					require.Nil(t, before)
-				} else {
-					require.Equal(t, want, before.State)
-				}
-				h.Restart()
-				h.Clock.Advance(time.Hour)
-				time.Sleep(time.Hour) // whatever the dead process still has in mind
-				_, err := idem.Do(t.Context(), old, op.Key("t", "k"), 1, double)
-				require.ErrorIs(t, err, idemtest.ErrCrashed)
-				require.Equal(t, before, h.Record(op.Key("t", "k")))
-				require.Equal(t, 2, idemtest.Deliver(h, 1, request(double))[0].Value)
-			})
-		}
+// From the crash on nothing of the process reaches the store or the log, whatever it does. What logs what its calls
+// returned logs the crash.
+func TestADeadProcessReachesNothing(t *testing.T) {
+	after := func(n int, landed bool) func(*idemtest.Harness) {
+		return func(h *idemtest.Harness) { h.CrashAfter(n, landed) }
 	}
-}
-
-func TestCrashCancelsTheHandler(t *testing.T) {
-	h := idemtest.New(t, nil)
-	got := idemtest.Deliver(h, 1, request(func(ctx context.Context, n int) (int, error) {
-		h.Crash()
-		<-ctx.Done()
-		require.ErrorIs(t, context.Cause(ctx), idemtest.ErrCrashed)
-		return n, nil
-	}))
-	require.Equal(t, []idemtest.Delivery[int]{{Err: idemtest.ErrCrashed, Ran: true}}, got)
-	require.Equal(t, protocol.InProgress, h.Record(op.Key("t", "k")).State)
-}
-
-// A dead process logs nothing, and whoever logs what its calls returned logs the crash.
-func TestADeadProcessLogsNothing(t *testing.T) {
-	for name, die := range map[string]func(h *idemtest.Harness){
-		"in the handler":  func(*idemtest.Harness) {},
-		"at the claim":    func(h *idemtest.Harness) { h.CrashAfter(1, false) },
-		"after the claim": func(h *idemtest.Harness) { h.CrashAfter(1, true) },
-		"at the end":      func(h *idemtest.Harness) { h.CrashAfter(2, false) },
-		"after the end":   func(h *idemtest.Harness) { h.CrashAfter(2, true) },
+	for _, tc := range []struct {
+		name  string
+		die   func(h *idemtest.Harness)
+		ran   bool
+		state protocol.State
+	}{
+		{"at the claim", after(1, false), false, protocol.Absent},
+		{"after the claim", after(1, true), false, protocol.InProgress},
+		{"in the handler", func(*idemtest.Harness) {}, true, protocol.InProgress},
+		{"at the end", after(2, false), true, protocol.InProgress},
+		{"after the end", after(2, true), true, protocol.Completed},
 	} {
 		for _, repeat := range []idem.Repeat{idem.NotRepeatable, idem.Repeatable} {
-			t.Run(name+"/"+repeat.String(), func(t *testing.T) {
-				var log bytes.Buffer
-				h := idemtest.New(t, &idem.Options{Observer: idem.LogTo(slog.New(slog.NewTextHandler(&log, nil)))})
-				die(h)
-				var err error
-				got := idemtest.Deliver(h, 1, func(ctx context.Context, e *idem.Engine) (n int, _ error) {
-					n, err = idem.Do(ctx, e, idem.Operation{Name: "op", Repeat: repeat}.Key("t", "k"), 1,
-						func(_ context.Context, n int) (int, error) {
-							if name == "in the handler" {
+			t.Run(tc.name+"/"+repeat.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var log bytes.Buffer
+					h := idemtest.New(t, &idem.Options{Observer: idem.LogTo(slog.New(slog.NewTextHandler(&log, nil)))})
+					key := idem.Operation{Name: "op", Repeat: repeat}.Key("t", "k")
+					call := func(ctx context.Context, e *idem.Engine) (n int, err error) {
+						n, err = idem.Do(ctx, e, key, 1, func(ctx context.Context, n int) (int, error) {
+							if tc.name == "in the handler" {
 								h.Crash()
+								<-ctx.Done()
+								require.ErrorIs(t, context.Cause(ctx), idemtest.ErrCrashed)
 							}
-							return n, nil
+							return 2 * n, nil
 						})
-					return n, err
+						require.ErrorIs(t, err, idemtest.ErrCrashed)
+						return n, err
+					}
+					old := h.Engine
+					tc.die(h)
+					got := idemtest.Deliver(h, 2, call)
+					require.Equal(t, []idemtest.Delivery[int]{
+						{Err: idemtest.ErrCrashed, Ran: tc.ran}, {Err: idemtest.ErrCrashed},
+					}, got)
+					before := h.Record(key)
+					require.Equal(t, tc.state == protocol.Absent, before == nil)
+					require.True(t, before == nil || before.State == tc.state, "%v", before)
+					h.Restart()
+					h.Clock.Advance(time.Hour)
+					time.Sleep(time.Hour) // whatever the dead process still has in mind
+					_, _ = call(t.Context(), old)
+					require.Equal(t, before, h.Record(key))
+					require.Empty(t, log.String())
 				})
-				require.ErrorIs(t, got[0].Err, idemtest.ErrCrashed)
-				require.ErrorIs(t, err, idemtest.ErrCrashed)
-				h.Restart()
-				require.Empty(t, log.String())
 			})
 		}
 	}
