@@ -141,8 +141,9 @@ func TestThisMachineRefusesOthersAndAProxyThatShowsItself(t *testing.T) {
 		"old protocol": func(req *http.Request) { req.Proto, req.ProtoMinor = "HTTP/1.0", 0 },
 	}
 	for _, header := range []string{"Origin: https://ops.example.com", "Origin: null",
-		"Referer: https://ops.example.com/ops/", "Referer: https://%", "X-Forwarded-For: for=10.1.2.3", "Forwarded: for=10.1.2.3", "Via: for=10.1.2.3",
-		"X-Forwarded-Host: for=10.1.2.3", "X-Forwarded-Proto: for=10.1.2.3", "X-Real-IP: for=10.1.2.3"} {
+		"Referer: https://ops.example.com/ops/", "Referer: https://%", "X-Forwarded-For: 10.1.2.3",
+		"Forwarded: for=10.1.2.3", "Via: 1.1 proxy", "X-Forwarded-Host: ops.example.com", "X-Forwarded-Proto: https",
+		"X-Real-IP: 10.1.2.3"} {
 		name, value, _ := strings.Cut(header, ": ")
 		refused[header] = func(req *http.Request) { req.Header.Set(name, value) }
 	}
