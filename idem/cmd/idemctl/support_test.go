@@ -203,7 +203,7 @@ var random = map[string]struct {
 	ids  *regexp.Regexp
 	mask string
 }{
-	"$SEEN":     {regexp.MustCompile(`(--seen |"seen": ?")([0-9a-f]{16}|[\w-]+\.\d)`), "0011223344556677"},
+	"$SEEN":     {regexp.MustCompile(`(--seen |"seen": ?")([0-9a-f]{16}|[\w-]+\.\d+)`), "0011223344556677"},
 	"$DECISION": {regexp.MustCompile(`(Decision {6}|[- ]decision |"decision": ?")([0-9a-f]{16})`), "0011223344556677"},
 	"$WRITE":    {regexp.MustCompile(`("write": ?")([^"]*)`), "random"},
 }
@@ -221,11 +221,18 @@ func (b *rig) play(scene string) string {
 		}
 		b.before = b.everything()
 		var got bytes.Buffer
-		code := b.runTo(&got, &got, transcript.Words(command)...)
+		args := transcript.Words(command)
+		code := b.runTo(&got, &got, args...)
 		output = got.String()
 		require.NotContains(b.t, output, "reconcile: ", "an operator does not know the code")
 		if code == exitUsage || unchanged.MatchString(output) && !strings.Contains(output, "\nDone: ") {
 			require.Equal(b.t, b.before, b.everything(), "it says that nothing was changed: %s", line)
+		}
+		if code == exitDone && reads.MatchString(command) && !slices.Contains(args, "--help") {
+			b.answers = typed(after)
+			disk := &full{}
+			failed := b.runTo(disk, io.Discard, args...) == exitFailed
+			require.Equal(b.t, disk.asked, failed, "an output that cannot be written is a failure: %s", line)
 		}
 		for name, of := range random {
 			for _, m := range of.ids.FindAllStringSubmatch(output, -1) {
@@ -240,7 +247,10 @@ func (b *rig) play(scene string) string {
 	})
 }
 
-var unchanged = regexp.MustCompile(`nothing\s+was\s+(changed|written)`)
+var (
+	unchanged = regexp.MustCompile(`nothing\s+was\s+(changed|written)`)
+	reads     = regexp.MustCompile(`^(list|show|explain|history|changes|stats|export|check|dead list)\b`)
+)
 
 func (b *rig) everything() []any {
 	return append(b.Everything(), maps.Clone(b.noted), slices.Clone(b.backend.letters.(*deadLetters).all))

@@ -118,7 +118,7 @@ func refusedThen(ctx context.Context, c *idemtest.Call) error {
 		Problem: "cannot be reached with these credentials"}}
 }
 
-// call says what the handler does, and what its caller gets. An order is charged.
+// call says what the handler does, and what its caller gets. An order is charged and shipped.
 func (s *Service) call(about string) string {
 	did, key := "", Key(about)
 	got, err := idem.Do(s.t.Context(), s.Engine, key, 1, func(ctx context.Context, n int) (int, error) {
@@ -126,7 +126,7 @@ func (s *Service) call(about string) string {
 		if key.Operation().Name != Order.Name {
 			return 7, nil
 		}
-		return s.charge(func() { did += "it charges\n" })(ctx, n)
+		return order(func() { did += "it charges\n" }, func() { did += "it ships\n" })(ctx, n)
 	})
 	if err != nil {
 		return did + "error: " + err.Error() + "\n"

@@ -87,13 +87,18 @@ func (s *Service) Died(key idem.Key, handler func(context.Context, int) (int, er
 }
 
 // Interrupted leaves an order whose process died in its charge.
-func (s *Service) Interrupted(key idem.Key) { s.Died(key, s.charge(s.Crash)) }
+func (s *Service) Interrupted(key idem.Key) { s.Died(key, order(s.Crash, func() {})) }
 
-// charge is the handler of orders: they are charged and shipped, each at most once.
-func (s *Service) charge(charging func()) func(context.Context, int) (int, error) {
+// order is the handler of orders: it charges and ships, each at most once.
+func order(charge, ship func()) func(context.Context, int) (int, error) {
 	once := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
 	return func(ctx context.Context, _ int) (int, error) {
-		return idem.Step(ctx, "charge", func(context.Context) (int, error) { charging(); return 7, nil }, once)
+		charged, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { charge(); return 7, nil }, once)
+		if err != nil {
+			return 0, err
+		}
+		_, err = idem.Step(ctx, "ship", func(context.Context) (int, error) { ship(); return 1, nil }, once)
+		return charged, err
 	}
 }
 

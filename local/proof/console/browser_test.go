@@ -417,7 +417,7 @@ func TestAnInterruptedStepIsSettledWithTheKeyboardAndWithoutJavaScript(t *testin
 	b.typeAt("e.id === 'why'", "the provider has the payment")
 	b.tabTo("e.innerText === 'Release to the next call'")
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".done")))
-	require.Equal(t, "the handler runs\n7\n", s.Happens("call: order/acme/o-1", nil), "it is not charged twice")
+	require.Equal(t, "the handler runs\nit ships\n7\n", s.Happens("call: order/acme/o-1", nil), "it is not charged twice")
 }
 
 // The button of what can repeat an effect looks unlike the others, and reads unlike them.
