@@ -18,18 +18,18 @@ import (
 
 // Handlers that fail with a response undo by hand.
 func TestAbort(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	out := must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-		_, err := trip(e, nil)(ctx)
+		_, err := trip(r.e, nil)(ctx)
 		require.NoError(t, err)
 		require.NoError(t, idem.Abort(ctx, declinedError{}))
 		require.NoError(t, idem.Abort(ctx, declinedError{}), "nothing is left to undo")
-		_, err = idem.Step(ctx, "new", e.step("new"), nil)
+		_, err = idem.Step(ctx, "new", r.e.step("new"), nil)
 		require.EqualError(t, err, "card declined")
 		return "402", nil
 	})
 	require.Equal(t, "402", out)
-	require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
+	require.Equal(t, []int{1, 1, 1}, r.e.all(tripUndone...))
 	require.Equal(t, idem.Completed, r.state(t, key))
 
 	require.ErrorAs(t, idem.Abort(t.Context(), errPlain), new(*idem.ConfigError))
@@ -62,19 +62,19 @@ func (e *effects) inside(ctx context.Context, name string, c *idem.StepConfig[re
 // A step that runs while Abort is called is undone once it has ended.
 func TestAStepThatRunsDuringAnAbortIsUndone(t *testing.T) {
 	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-		r, e := newRig(t, nil), new(effects)
+		r := newRig(t, nil)
 		got := must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
-			leave := e.inside(ctx, "charge", &idem.StepConfig[receiptOf]{Semantics: semantics, Compensate: e.undo("charge")})
+			leave := r.e.inside(ctx, "charge", &idem.StepConfig[receiptOf]{Semantics: semantics, Compensate: r.e.undo("charge")})
 			err := idem.Abort(ctx, declinedError{})
 			require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 			require.ErrorContains(t, err, `step "charge": it still runs`)
 			require.NoError(t, leave())
-			_, err = idem.Step(ctx, "later", e.step("later"), nil)
+			_, err = idem.Step(ctx, "later", r.e.step("later"), nil)
 			require.EqualError(t, err, "card declined", "as after any other Abort")
 			return "402", nil
 		})
 		require.Equal(t, "402", got)
-		require.Equal(t, []int{1, 1, 0}, e.all("charge", "undo charge", "later"))
+		require.Equal(t, []int{1, 1, 0}, r.e.all("charge", "undo charge", "later"))
 	}
 }
 
@@ -100,10 +100,10 @@ func TestWhatAnAttemptDoesNotComeByParks(t *testing.T) {
 // An Abort that came too late to undo anything is no end of the operation, whatever the
 // handler answers: the next attempt undoes it.
 func TestAnAbortWithoutTimeLeavesNoOutcome(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	deliver := func(ctx context.Context, stop func()) (string, error) {
 		return idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-			e.book(ctx, t, "charge")
+			r.e.book(ctx, t, "charge")
 			stop()
 			_ = idem.Abort(ctx, declinedError{})
 			return "402", nil
@@ -117,7 +117,7 @@ func TestAnAbortWithoutTimeLeavesNoOutcome(t *testing.T) {
 	got, err := deliver(t.Context(), func() {})
 	require.NoError(t, err)
 	require.Equal(t, "402", got)
-	require.Equal(t, []int{1, 1}, e.all("charge", "undo charge"))
+	require.Equal(t, []int{1, 1}, r.e.all("charge", "undo charge"))
 }
 
 // Nothing is undone whose mark may be missing in the record: without it the next attempt
@@ -159,13 +159,13 @@ func TestNothingIsUndoneWithoutAMarkInTheRecord(t *testing.T) {
 // undone: once that was marked, no later attempt would run the step again and learn what
 // it has to undo. Here it takes effect, and what it did is not recorded.
 func TestNothingIsUndoneWhileAStepHasNoKnownOutcome(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	deliver := func(first bool) (string, error) {
 		return doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			e.book(ctx, t, "flight")
-			leave := e.inside(ctx, "hotel", &idem.StepConfig[receiptOf]{Compensate: e.undo("hotel")})
+			r.e.book(ctx, t, "flight")
+			leave := r.e.inside(ctx, "hotel", &idem.StepConfig[receiptOf]{Compensate: r.e.undo("hotel")})
 			require.ErrorAs(t, idem.Abort(ctx, declinedError{}), new(*idem.StepInterruptedError))
-			require.Zero(t, e.ran("undo flight"))
+			require.Zero(t, r.e.ran("undo flight"))
 			if first {
 				r.faults.Next(idemtest.RecordStep, idemtest.LoseRequest)
 			}
@@ -179,7 +179,7 @@ func TestNothingIsUndoneWhileAStepHasNoKnownOutcome(t *testing.T) {
 	got, err := deliver(false)
 	require.NoError(t, err)
 	require.Equal(t, "402", got)
-	require.Equal(t, []int{1, 2, 1, 1}, e.all("flight", "hotel", "undo flight", "undo hotel"))
+	require.Equal(t, []int{1, 2, 1, 1}, r.e.all("flight", "hotel", "undo flight", "undo hotel"))
 }
 
 // watched runs a function when it is first asked whether it has ended.
@@ -200,23 +200,23 @@ func (w *watched) Err() error {
 // not seen to run does not run.
 func TestAStepThatIsAboutToRunIsRefusedByAnAbort(t *testing.T) {
 	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-		r, e := newRig(t, nil), new(effects)
+		r := newRig(t, nil)
 		got := must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
-			e.book(ctx, t, "flight")
+			r.e.book(ctx, t, "flight")
 			begins := &watched{ctx, func() { require.NoError(t, idem.Abort(ctx, declinedError{})) }}
-			_, err := idem.Step(begins, "hotel", e.step("hotel"), &idem.StepConfig[receiptOf]{Semantics: semantics})
+			_, err := idem.Step(begins, "hotel", r.e.step("hotel"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 			require.EqualError(t, err, "card declined")
 			return "402", nil
 		})
 		require.Equal(t, "402", got)
-		require.Equal(t, []int{1, 0, 1}, e.all("flight", "hotel", "undo flight"))
+		require.Equal(t, []int{1, 0, 1}, r.e.all("flight", "hotel", "undo flight"))
 	}
 }
 
 // An Abort waits for another one, as long as its context does. A compensation that calls
 // Abort waits for itself.
 func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		key := safe.Key("t", "k")
@@ -286,13 +286,13 @@ func TestNothingExecutedIsNoAnswerToAnAbortThatCouldNotUndo(t *testing.T) {
 // A retry that an Abort refuses is no outcome of the step: where nothing was undone, the
 // next attempt goes forward.
 func TestARetryThatIsRefusedIsNoOutcomeOfItsStep(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	deliver := func(aborts bool) error {
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 			inside, goOn := make(chan struct{}), make(chan struct{})
 			var wg sync.WaitGroup
 			var sErr error
-			charge := e.step("charge")
+			charge := r.e.step("charge")
 			wg.Go(func() {
 				_, sErr = idem.Step(ctx, "charge", func(ctx context.Context) (receiptOf, error) {
 					if !aborts {
@@ -317,7 +317,7 @@ func TestARetryThatIsRefusedIsNoOutcomeOfItsStep(t *testing.T) {
 	require.Equal(t, idem.Released, r.state(t, key))
 	require.True(t, r.record(t, key).Steps["charge"].NotExecuted)
 	require.NoError(t, deliver(false))
-	require.Equal(t, 1, e.ran("charge"))
+	require.Equal(t, 1, r.e.ran("charge"))
 }
 
 // Attempts whose steps run in parallel with each other and with calls of Abort, over a store that loses

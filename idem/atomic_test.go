@@ -111,7 +111,7 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 		})
 		require.Equal(t, idem.Absent, r.state(t, key))
 	})
-	bubbleOn(t, "no time", atomically, func(t *testing.T, r *rig, key idem.Key) {
+	testOn(t, "no time", atomically, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
 		refused(t, r.in(ctx), key, idem.ErrStoreUnavailable, r.c.run)
@@ -146,15 +146,15 @@ func TestAtomicFindsARecord(t *testing.T) {
 	} {
 		for name, read := range firstReads {
 			t.Run(tc.name+"/"+name, func(t *testing.T) {
-				r, c := newRig(t, nil), new(counter)
+				r := newRig(t, nil)
 				tc.before(t, r, safe.Key("t", "k")) // in the reserved mode
 				r.faults.Next(idemtest.Get, read)
-				res, err := idem.Run(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
+				res, err := idem.Run(t.Context(), r.engine, atomically.Key("t", "k"), 1, r.c.run)
 				rec := r.record(t, atomically.Key("t", "k"))
 				require.Equal(t, tc.state, rec.State)
 				if tc.want != nil {
 					require.ErrorIs(t, err, tc.want)
-					require.Equal(t, name == "written after the read", c.count() == 1)
+					require.Equal(t, name == "written after the read", r.c.count() == 1)
 					require.Equal(t, tc.attempt, rec.Attempt)
 					return
 				}
@@ -162,7 +162,7 @@ func TestAtomicFindsARecord(t *testing.T) {
 				require.False(t, res.Outcome.Replayed)
 				require.Equal(t, tc.attempt, rec.Attempt)
 				require.Equal(t, tc.attempt, res.Outcome.Attempt)
-				require.Equal(t, 1, c.count(), "the conflicting record does not run the body again")
+				require.Equal(t, 1, r.c.count(), "the conflicting record does not run the body again")
 			})
 		}
 	}
@@ -243,11 +243,11 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 		})
 	}
 	// Unreadable once, as another call's write may make it look: the next read tells.
-	r, c := newRig(t, nil), new(counter)
+	r := newRig(t, nil)
 	finished(t, r, atomically.Key("t", "k"))
 	r.faults.Next(idemtest.Get, readsNothing)
 	r.faults.Next(idemtest.Finish, idemtest.Unreadable)
-	res := mustRun(t, r, atomically.Key("t", "k"), c.run)
+	res := mustRun(t, r, atomically.Key("t", "k"), r.c.run)
 	require.True(t, res.Outcome.Replayed)
 	r.faults.Next(idemtest.Get, idemtest.Refuse)
 	refused(t, r, atomically.Key("t", "other"), idem.ErrStoreUnavailable, fails(errPlain))
@@ -256,16 +256,16 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 // The record of a commit that was taken back outlives every write that may still be
 // sent, and tells a stricter call that the body ran.
 func TestATakenBackCommitIsRemembered(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
-		op := atomically
-		op.Retention = time.Second
+	briefly := atomically
+	briefly.Retention = time.Second
+	inBubble(t, briefly, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-		err := refused(t, r, op.Key("t", "k"), idem.ErrNotCommitted, new(counter).run)
+		err := refused(t, r, key, idem.ErrNotCommitted, new(counter).run)
 		require.NotContains(t, err.Error(), "may have been", "it has been fenced")
-		rec := r.record(t, op.Key("t", "k"))
+		rec := r.record(t, key)
 		require.Equal(t, idem.Released, rec.State)
 		require.GreaterOrEqual(t, rec.ExpiresAt.Sub(r.clock.Now()), 15*time.Minute, "AWS takes a signed request for as long")
-		_, err = idem.Do(t.Context(), r.engine, idem.Operation{Name: op.Name}.Key("t", "k"), 1, new(counter).run)
+		_, err = idem.Do(t.Context(), r.engine, idem.Operation{Name: briefly.Name}.Key("t", "k"), 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutcomeUnknown, "the body may have had an effect")
 	})
 }

@@ -10,16 +10,17 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
 // calls makes n calls, each with a key of its own, and returns how often the store was asked.
-func calls(t *testing.T, r *rig, op idem.Operation, n int, c *counter) (asked int) {
+func calls(t *testing.T, r *rig, op idem.Operation, n int) (asked int) {
 	t.Helper()
 	r.faults.Reset()
 	for i := range n {
-		_, err := idem.Do(t.Context(), r.engine, op.Key("t", time.Now().String()+string(rune('a'+i%26))), i, c.run)
+		_, err := idem.Do(t.Context(), r.engine, op.Key("t", time.Now().String()+string(rune('a'+i%26))), i, r.c.run)
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	}
 	return len(r.faults.Calls())
@@ -30,11 +31,11 @@ func calls(t *testing.T, r *rig, op idem.Operation, n int, c *counter) (asked in
 func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 	for _, op := range both {
 		bubble(t, op.Name, func(t *testing.T) {
-			r, c := newCircuitRig(t), new(counter)
+			r := rigOver(t, memstore.New(), nil, nil)
 			r.faults.Always(idemtest.Refuse)
-			require.Equal(t, 5, calls(t, r, op, 100, c))
+			require.Equal(t, 5, calls(t, r, op, 100))
 			start := time.Now()
-			_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
+			_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, r.c.run)
 			require.Zero(t, time.Since(start), "it waits for nothing")
 			require.ErrorContains(t, err, "not sent: 5 calls in a row or more have found the store down, the last one 0s ago")
 			require.ErrorContains(t, err, "idemtest: refused")
@@ -42,17 +43,17 @@ func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 			require.True(t, failed.Down && !failed.Ambiguous)
 			for range 10 {
 				time.Sleep(time.Second)
-				require.Equal(t, 1, calls(t, r, op, 100, c))
+				require.Equal(t, 1, calls(t, r, op, 100))
 			}
-			require.Zero(t, c.count())
+			require.Zero(t, r.c.count())
 			r.events.take()
 
 			r.faults.Heal()
 			time.Sleep(time.Second)
 			for n := range 3 {
-				must(t, r, op.Key("t", "k"+string(rune('a'+n))), c.run)
+				must(t, r, op.Key("t", "k"+string(rune('a'+n))), r.c.run)
 			}
-			require.Equal(t, 3, c.count())
+			require.Equal(t, 3, r.c.count())
 			require.Contains(t, r.events.take(), "circuit_closed")
 		})
 	}
@@ -67,22 +68,22 @@ func TestOneCallAsksASecond(t *testing.T) {
 		"it panics":   func(context.Context, *idemtest.Call) error { panic(errPlain) },
 	} {
 		bubble(t, name, func(t *testing.T) {
-			r, c := newCircuitRig(t), new(counter)
+			r := rigOver(t, memstore.New(), nil, nil)
 			r.faults.Always(idemtest.Refuse)
-			calls(t, r, safe, 5, c)
+			calls(t, r, safe, 5)
 			time.Sleep(time.Second)
 			r.faults.Always(fault)
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
 				defer func() { _ = recover() }()
-				_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "asks"), 1, c.run)
+				_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "asks"), 1, r.c.run)
 			}()
 			synctest.Wait()
-			require.Zero(t, calls(t, r, safe, 10, c))
+			require.Zero(t, calls(t, r, safe, 10))
 			r.faults.Heal()
 			time.Sleep(2 * time.Second) // silence is a failure too, after a while
-			must(t, r, safe.Key("t", "next"), c.run)
+			must(t, r, safe.Key("t", "next"), r.c.run)
 			<-done
 		})
 	}
@@ -91,9 +92,9 @@ func TestOneCallAsksASecond(t *testing.T) {
 // A process that was idle, or frozen, asks for every call, until one of them has failed.
 func TestCircuitOfAnIdleProcessIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, c := newCircuitRig(t), new(counter)
+		r := rigOver(t, memstore.New(), nil, nil)
 		r.faults.Always(idemtest.Refuse)
-		calls(t, r, safe, 5, c)
+		calls(t, r, safe, 5)
 		time.Sleep(time.Hour)
 		r.faults.Reset()
 		r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
@@ -106,11 +107,11 @@ func TestCircuitOfAnIdleProcessIsNotBelieved(t *testing.T) {
 		}
 		all.Wait()
 		require.Len(t, r.faults.Calls(), 10)
-		require.Zero(t, calls(t, r, safe, 10, c))
+		require.Zero(t, calls(t, r, safe, 10))
 		r.faults.Heal()
 		time.Sleep(time.Second)
 		r.events.take()
-		must(t, r, safe.Key("t", "next"), c.run)
+		must(t, r, safe.Key("t", "next"), r.c.run)
 		require.Contains(t, r.events.take(), "circuit_closed")
 	})
 }
@@ -122,17 +123,17 @@ func TestThrottlingDoesNotOpenTheCircuit(t *testing.T) {
 		return &protocol.StoreError{Op: string(c.Method), Down: true, Throttled: true, Err: errors.New("throttled")}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r, c := newCircuitRig(t), new(counter)
+		r := rigOver(t, memstore.New(), nil, nil)
 		r.faults.Always(throttle)
-		require.Equal(t, 100, calls(t, r, safe, 100, c))
+		require.Equal(t, 100, calls(t, r, safe, 100))
 		require.NotContains(t, r.events.take(), "circuit_opened")
 
 		r.faults.Always(idemtest.Refuse)
-		calls(t, r, safe, 5, c)
+		calls(t, r, safe, 5)
 		r.faults.Always(throttle)
 		for range 3 {
 			time.Sleep(time.Second)
-			require.Equal(t, 1, calls(t, r, safe, 100, c))
+			require.Equal(t, 1, calls(t, r, safe, 100))
 		}
 		require.NotContains(t, r.events.take(), "circuit_closed")
 
@@ -150,7 +151,7 @@ func TestThrottlingDoesNotOpenTheCircuit(t *testing.T) {
 func TestAnAnswerInBetweenKeepsTheCircuitClosed(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"success": idemtest.Pass, "unreadable": idemtest.Unreadable} {
 		bubble(t, name, func(t *testing.T) {
-			r := newCircuitRig(t)
+			r := rigOver(t, memstore.New(), nil, nil)
 			for n := range 40 {
 				if n%5 == 4 {
 					r.faults.Always(fault)
@@ -167,7 +168,7 @@ func TestAnAnswerInBetweenKeepsTheCircuitClosed(t *testing.T) {
 // Failures that are far apart say nothing of now.
 func TestFailuresThatAreFarApartDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newCircuitRig(t)
+		r := rigOver(t, memstore.New(), nil, nil)
 		r.faults.Always(idemtest.Refuse)
 		for range 20 {
 			try(t, r, safe.Key("t", "k"))
@@ -181,18 +182,18 @@ func TestFailuresThatAreFarApartDoNotCount(t *testing.T) {
 // open runs at once.
 func TestTheCircuitIsAroundClaimsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, c := newCircuitRig(t), new(counter)
+		r := rigOver(t, memstore.New(), nil, nil)
 		must(t, r, unsafe.Key("t", "runs"), func(ctx context.Context, _ int) (int, error) {
 			r.faults.Always(idemtest.Refuse)
-			require.Equal(t, 5, calls(t, r, safe, 20, c))
+			require.Equal(t, 5, calls(t, r, safe, 20))
 			r.faults.Reset()
 			must(t, r, failsOpen.Key("t", "open"), new(counter).run)
 			require.Empty(t, r.faults.Calls())
 			r.faults.Heal() // the circuit stays open for a second
-			require.Zero(t, calls(t, r, safe, 20, c))
+			require.Zero(t, calls(t, r, safe, 20))
 			return idem.Step(ctx, "s", func(context.Context) (int, error) { return 1, nil }, nil)
 		})
-		must(t, r, safe.Key("t", "k"), c.run) // the step's answer has closed it
+		must(t, r, safe.Key("t", "k"), r.c.run) // the step's answer has closed it
 	})
 }
 
@@ -208,18 +209,18 @@ func TestTheFirstAnswerClosesTheCircuit(t *testing.T) {
 		"what waited": func(t *testing.T, r *rig) { require.NoError(t, r.engine.Flush(t.Context())) },
 	} {
 		bubble(t, name, func(t *testing.T) {
-			r, c := newCircuitRig(t), new(counter)
+			r := rigOver(t, memstore.New(), nil, nil)
 			finished(t, r, safe.Key("t", "done"))
 			must(t, r.inLambda(), safe.Key("t", "waits"), func(context.Context, int) (int, error) {
 				r.faults.Always(idemtest.Refuse)
 				return 1, nil
 			})
-			calls(t, r, safe, 10, c)
+			calls(t, r, safe, 10)
 			r.faults.Heal()
 			time.Sleep(time.Second)
 			answered(t, r)
 			for n := range 20 {
-				must(t, r, safe.Key("t", string(rune('a'+n))), c.run)
+				must(t, r, safe.Key("t", string(rune('a'+n))), r.c.run)
 			}
 		})
 	}
@@ -228,13 +229,13 @@ func TestTheFirstAnswerClosesTheCircuit(t *testing.T) {
 // A call in shadow does not wait for a store that is down, and runs.
 func TestShadowDoesNotAskAStoreThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, c := newCircuitRig(t), new(counter)
+		r := rigOver(t, memstore.New(), nil, nil)
 		r.faults.Always(idemtest.BlackHole)
 		start := time.Now()
 		for n := range 100 {
-			must(t, r, inShadow(safe).Key("t", string(rune('a'+n))), c.run)
+			must(t, r, inShadow(safe).Key("t", string(rune('a'+n))), r.c.run)
 		}
-		require.Equal(t, 100, c.count())
+		require.Equal(t, 100, r.c.count())
 		require.Less(t, time.Since(start), 10*time.Second)
 	})
 }
@@ -280,7 +281,7 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 		}, 500 * time.Millisecond, []string{"outcome_queued", "store_unavailable"}},
 	} {
 		for _, op := range both {
-			bubbleOn(t, tc.name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+			testOn(t, tc.name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 				r.faults.Always(tc.fault)
 				start := time.Now()
 				refused(t, r.in(tc.ctx(t)), key, idem.ErrStoreUnavailable, r.c.run)
@@ -400,7 +401,7 @@ func TestWithdrawnTakeoverKeepsTheDoubt(t *testing.T) {
 // What could not be written before must not eat the time of the next call's own
 // claim.
 func TestQueuedOutcomesLeaveTimeForTheClaim(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		r.faults.Always(idemtest.BlackHole, idemtest.Finish)
 		must(t, r.inLambda(), unsafe.Key("t", "1"), new(counter).run)
 		start := time.Now()

@@ -149,19 +149,19 @@ func TestExpiryBoundary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		op := unsafe
 		op.Retention = 10 * time.Second
-		r, c := newRig(t, nil), new(counter)
+		r := newRig(t, nil)
 		r.clock.Advance(300 * time.Millisecond) // not on a second
 		key := op.Key("t", "k")
-		first := mustRun(t, r, key, c.run)
+		first := mustRun(t, r, key, r.c.run)
 		end := first.Outcome.ExpiresAt
 		require.Zero(t, end.Nanosecond())
 		require.Equal(t, 10700*time.Millisecond, end.Sub(r.clock.Now()), "rounded up: never less than promised")
 
 		// An observer's clock may be ahead by the margin: what was promised stands.
 		r.clock.Advance(end.Sub(r.clock.Now()) + idem.DefaultMargin - time.Millisecond)
-		require.Equal(t, 1, must(t, r, key, c.run))
+		require.Equal(t, 1, must(t, r, key, r.c.run))
 		r.clock.Advance(time.Millisecond)
-		again := mustRun(t, r, key, c.run)
+		again := mustRun(t, r, key, r.c.run)
 		require.Equal(t, 2, again.Value)
 		require.Equal(t, 2, again.Outcome.Attempt)
 	})
@@ -278,13 +278,13 @@ func TestRecordThatNeverStandsStill(t *testing.T) {
 func TestExpiryHasAMargin(t *testing.T) {
 	for _, op := range []idem.Operation{{Name: "short", Retention: 2 * time.Second},
 		{Name: "short", Retention: 2 * time.Second, Repeat: idem.Repeatable, Mode: idem.Atomic}} {
-		r, c, key := countedOn(t, op)
-		must(t, r, key, c.run)
+		r, key := rigOn(t, op)
+		must(t, r, key, r.c.run)
 		ahead := new(idemtest.Clock)
 		ahead.Advance(r.record(t, key).ExpiresAt.Sub(ahead.Now()) + idem.DefaultMargin/2)
-		another := newRigAt(t, r.mem, ahead, nil)
+		another := rigOver(t, r.mem, ahead, nil)
 		another.faults.Next(idemtest.Get, readsNothing) // in atomic mode: the commit finds the record
-		res := mustRun(t, another, key, c.run)
+		res := mustRun(t, another, key, r.c.run)
 		require.True(t, res.Outcome.Replayed)
 		require.Equal(t, 1, res.Value)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,11 +13,10 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// effect is a unit of work that counts how often it was committed.
+// effect is a unit of work that commits in memory.
 type effect struct {
 	n         int
 	refuse    error
@@ -34,65 +32,19 @@ func (e *effect) Seal() bool {
 
 func (e *effect) Size() int { return e.size }
 
-// ledger is a store that commits effects with outcomes.
-type ledger struct {
-	*memstore.Store
-	mu    sync.Mutex
-	total int
-}
-
-func (l *ledger) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	e, ok := f.Unit.(*effect)
-	if !ok {
-		return l.Store.Finish(ctx, now, f)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f.Unit = nil
-	old, err := l.Get(ctx, f.ID)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Apply(old, now); err != nil {
-		return err
-	}
-	landed := old != nil && old.Write == f.Write
-	if !landed && e.refuse != nil {
+func (e *effect) CommitInMemory(func(any) (bool, any)) error {
+	if e.refuse != nil {
 		return &protocol.RefusedError{Err: e.refuse, Ambiguous: e.ambiguous}
-	}
-	if err := l.Store.Finish(ctx, now, f); err != nil {
-		return err
-	}
-	if !landed {
-		l.total += e.n
 	}
 	return nil
 }
 
-func (l *ledger) sum() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.total
-}
-
-type bankRig struct {
-	*rig
-	ledger *ledger
-}
-
-func newBankRig(t *testing.T) *bankRig {
-	mem := memstore.New()
-	l := &ledger{Store: mem}
-	r := &rig{mem: mem, faults: idemtest.NewFaults(l), clock: new(idemtest.Clock), events: new(events),
-		c: new(counter), e: new(effects)}
-	var err error
-	r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now, Observer: r.events.observer})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		r.faults.Heal()
-		require.NoError(t, r.engine.Flush(context.Background()))
-	})
-	return &bankRig{r, l}
+// committed adds up the effects that have committed.
+func (r *rig) committed() (total int) {
+	for _, u := range r.mem.Units() {
+		total += u.(*effect).n
+	}
+	return total
 }
 
 // pay is a handler whose unit of work is e.
@@ -123,7 +75,7 @@ func TestUnitCommitsWithAResultAlone(t *testing.T) {
 	} {
 		for _, op := range []idem.Operation{safe, atomically} {
 			t.Run(fmt.Sprintf("%s/mode %d", name, op.Mode), func(t *testing.T) {
-				r, calls := newBankRig(t), m("Acquire", "Finish")
+				r, calls := newRig(t, nil), m("Acquire", "Finish")
 				if op.Mode == idem.Atomic {
 					if calls[0] = "Get"; name == "error" || name == "not executed" {
 						calls = calls[:1] // nothing is written
@@ -131,7 +83,7 @@ func TestUnitCommitsWithAResultAlone(t *testing.T) {
 				}
 				_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(tc.e, tc.err))
 				require.Equal(t, idem.Unmark(tc.err), err)
-				require.Equal(t, tc.total, r.ledger.sum())
+				require.Equal(t, tc.total, r.committed())
 				require.Equal(t, calls, r.faults.Calls())
 			})
 		}
@@ -165,9 +117,9 @@ func TestCommitInDoubt(t *testing.T) {
 			for _, expired := range []bool{false, true} {
 				bubble(t, fmt.Sprintf("%s/%s %d/over an expired record %v", tc.name, op.Name, op.Mode, expired),
 					func(t *testing.T) {
-						r, key, atomic := newBankRig(t), op.Key("t", "k"), op.Mode == idem.Atomic
+						r, key, atomic := newRig(t, nil), op.Key("t", "k"), op.Mode == idem.Atomic
 						if expired {
-							leftExpired(t, r.rig, key)
+							leftExpired(t, r, key)
 							r.events.take()
 						}
 						held, fence := (*idemtest.Call)(nil), idemtest.Finish
@@ -216,7 +168,7 @@ func TestCommitInDoubt(t *testing.T) {
 							require.Equal(t, landed, held.Do(t.Context()) == nil)
 							require.Equal(t, landed, r.state(t, key) == idem.Completed)
 						}
-						require.Equal(t, landed, r.ledger.sum() == 1)
+						require.Equal(t, landed, r.committed() == 1)
 
 						// The same call finds out.
 						r.faults.Heal()
@@ -224,12 +176,12 @@ func TestCommitInDoubt(t *testing.T) {
 						next, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
 						if !landed && op.Repeat == idem.NotRepeatable {
 							require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-							require.Zero(t, r.ledger.sum())
+							require.Zero(t, r.committed())
 							return
 						}
 						require.NoError(t, err)
 						require.Equal(t, landed, next.Outcome.Replayed)
-						require.Equal(t, 1, r.ledger.sum())
+						require.Equal(t, 1, r.committed())
 					})
 			}
 		}
@@ -241,7 +193,7 @@ func TestCommitInDoubt(t *testing.T) {
 func TestCommitOfAParkedAttempt(t *testing.T) {
 	for name, lose := range map[string]bool{"lands": false, "fenced": true} {
 		t.Run(name, func(t *testing.T) {
-			r, key := newBankRig(t), safe.Key("t", "k")
+			r, key := rigOn(t, safe)
 			var held *idemtest.Call
 			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
 				r.clock.Advance(time.Hour)
@@ -255,14 +207,14 @@ func TestCommitOfAParkedAttempt(t *testing.T) {
 			if !lose {
 				require.NoError(t, err)
 				require.Equal(t, idem.Completed, r.state(t, key))
-				require.Equal(t, 1, r.ledger.sum())
+				require.Equal(t, 1, r.committed())
 				return
 			}
 			require.ErrorIs(t, err, idem.ErrNotCommitted)
 			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 			require.ErrorAs(t, held.Do(t.Context()), new(*protocol.ConflictError))
 			require.Equal(t, idem.Unknown, r.state(t, key))
-			require.Zero(t, r.ledger.sum())
+			require.Zero(t, r.committed())
 		})
 	}
 }
@@ -270,7 +222,7 @@ func TestCommitOfAParkedAttempt(t *testing.T) {
 // An attempt that was taken over commits nothing, and its caller gets what is
 // recorded.
 func TestCommitAfterTheClaimIsLost(t *testing.T) {
-	r, key := newBankRig(t), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	res := mustRun(t, r.inLambda(), key, func(ctx context.Context, n int) (string, error) {
 		r.clock.Advance(time.Hour)
 		must(t, r.elsewhere(t), key, func(context.Context, int) (string, error) { return "theirs", nil })
@@ -278,12 +230,12 @@ func TestCommitAfterTheClaimIsLost(t *testing.T) {
 	})
 	require.Equal(t, "theirs", res.Value)
 	require.True(t, res.Outcome.Replayed)
-	require.Zero(t, r.ledger.sum())
+	require.Zero(t, r.committed())
 }
 
 // A handler that panics drops its unit.
 func TestPanicDropsTheUnit(t *testing.T) {
-	r, key := newBankRig(t), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	e := &effect{n: 1}
 	require.Panics(t, func() {
 		_, _ = idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
@@ -293,7 +245,7 @@ func TestPanicDropsTheUnit(t *testing.T) {
 		})
 	})
 	require.True(t, e.sealed)
-	require.Zero(t, r.ledger.sum())
+	require.Zero(t, r.committed())
 	require.Equal(t, idem.Released, r.state(t, key))
 }
 
@@ -302,9 +254,9 @@ func TestUnitOfNeedsAHandler(t *testing.T) {
 	create := func() idem.Unit { return &effect{} }
 	_, err := idem.UnitOf(t.Context(), create)
 	require.ErrorAs(t, err, new(*idem.ConfigError))
-	r := newBankRig(t)
+	r := newRig(t, nil)
 	var after context.Context
-	must(t, r.rig, safe.Key("t", "k"), func(ctx context.Context, _ int) (int, error) {
+	must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (int, error) {
 		after = ctx
 		return idem.Step(ctx, "s", func(ctx context.Context) (int, error) {
 			_, err := idem.UnitOf(ctx, create)
@@ -342,13 +294,13 @@ func TestUnitOfAHandlerThatAborts(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/mode %d/steps %v", name, op.Name, op.Mode, steps), func(t *testing.T) {
-					r, e := newBankRig(t), new(effects)
+					r := newRig(t, nil)
 					key, runs := op.Key("t", "k"), 0
 					for range 2 {
-						v := must(t, r.rig, key, func(ctx context.Context, _ int) (string, error) {
+						v := must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 							runs++
 							if steps {
-								_, err := trip(e, nil)(ctx)
+								_, err := trip(r.e, nil)(ctx)
 								require.NoError(t, err)
 							}
 							if c.before != nil {
@@ -363,9 +315,9 @@ func TestUnitOfAHandlerThatAborts(t *testing.T) {
 						require.Equal(t, "paid", v, "the answer is the handler's own")
 					}
 					require.Equal(t, 1, runs)
-					require.Equal(t, c.commits, r.ledger.sum() == 30)
+					require.Equal(t, c.commits, r.committed() == 30)
 					if steps {
-						require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
+						require.Equal(t, []int{1, 1, 1}, r.e.all(tripUndone...))
 					}
 				})
 			}

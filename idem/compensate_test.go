@@ -47,7 +47,7 @@ func cutShort(t *testing.T, r *rig, e *effects, key idem.Key) {
 var tripUndone = []string{"undo flight", "undo hotel", "undo car"}
 
 func TestCompensationsRunInReverse(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	var order []string
 	undo := func(_ context.Context, r receiptOf) error {
 		order = append(order, r.ID)
@@ -55,12 +55,12 @@ func TestCompensationsRunInReverse(t *testing.T) {
 	}
 	refused(t, r, key, declinedError{}, steps(func(ctx context.Context) (string, error) {
 		for _, name := range []string{"flight", "hotel", "car"} {
-			_, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{Compensate: undo})
+			_, err := idem.Step(ctx, name, r.e.step(name), &idem.StepConfig[receiptOf]{Compensate: undo})
 			require.NoError(t, err)
 		}
-		_, err := idem.Step(ctx, "plain", e.step("plain"), nil)
+		_, err := idem.Step(ctx, "plain", r.e.step("plain"), nil)
 		require.NoError(t, err)
-		_, err = idem.Step(ctx, "pay", e.step("pay", idem.Permanent(declinedError{})),
+		_, err = idem.Step(ctx, "pay", r.e.step("pay", idem.Permanent(declinedError{})),
 			&idem.StepConfig[receiptOf]{Compensate: undo})
 		return "", idem.PermanentStep(err)
 	}))
@@ -73,10 +73,10 @@ func TestCompensationsRunInReverse(t *testing.T) {
 func TestOtherEndsCompensateNothing(t *testing.T) {
 	for name, last := range map[string]error{"success": nil, "plain": errPlain,
 		"not executed": idem.NotExecuted(errPlain)} {
-		r, e := newRig(t, nil), new(effects)
-		_, err := doSteps(t, r, safe.Key("t", "k"), trip(e, last))
+		r := newRig(t, nil)
+		_, err := doSteps(t, r, safe.Key("t", "k"), trip(r.e, last))
 		require.Equal(t, last == nil, err == nil, name)
-		require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...), name)
+		require.Equal(t, []int{0, 0, 0}, r.e.all(tripUndone...), name)
 	}
 }
 
@@ -125,32 +125,32 @@ func TestUndoingWaitsForAnAttemptThatComesByAllSteps(t *testing.T) {
 
 // A later attempt that undoes by hand answers in its own words.
 func TestUndoneByHandInALaterAttempt(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
-	cutShort(t, r, e, key)
+	r, key := rigOn(t, safe)
+	cutShort(t, r, r.e, key)
 	got := must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-		_, err := trip(e, nil)(ctx)
+		_, err := trip(r.e, nil)(ctx)
 		require.NoError(t, err)
 		return "402", idem.Abort(ctx, errPlain)
 	})
 	require.Equal(t, "402", got)
-	require.Equal(t, []int{1, 2, 1}, e.all(tripUndone...))
+	require.Equal(t, []int{1, 2, 1}, r.e.all(tripUndone...))
 	require.Equal(t, idem.Completed, r.state(t, key))
 }
 
 // What cannot be undone needs somebody to look.
 func TestCompensationThatFailsForGoodParks(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
-	refused(t, r, key, errPlain, steps(trip(e, idem.Permanent(declinedError{}), idem.Permanent(errPlain))))
+	r, key := rigOn(t, safe)
+	refused(t, r, key, errPlain, steps(trip(r.e, idem.Permanent(declinedError{}), idem.Permanent(errPlain))))
 	require.Equal(t, idem.Unknown, r.state(t, key))
 }
 
 // A compensation's token is its own, and the same each time.
 func TestCompensationToken(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	tokens := map[string]int{}
 	for range 2 {
 		refused(t, r, key, nil, steps(func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "pay", e.step("pay"),
+			_, err := idem.Step(ctx, "pay", r.e.step("pay"),
 				&idem.StepConfig[receiptOf]{Compensate: func(ctx context.Context, _ receiptOf) error {
 					tokens[idem.Token(ctx)]++
 					require.NotEqual(t, protocol.Token(key.ID(), "pay"), idem.Token(ctx))

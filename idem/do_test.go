@@ -145,7 +145,7 @@ func TestADecoderThatPanicsReadsNoOutcome(t *testing.T) {
 
 func TestTooLargeResultIsCompletedWithoutIt(t *testing.T) {
 	for _, op := range append(both, atomically) {
-		r := newRigOver(t, memstore.Options{MaxResult: 2048}.New(), nil)
+		r := rigOver(t, memstore.Options{MaxResult: 2048}.New(), new(idemtest.Clock), nil)
 		key, big := op.Key("t", "k"), strings.Repeat("x", 5000)
 		live := mustRun(t, r, key, func(context.Context, int) (string, error) { return big, nil })
 		require.Equal(t, big, live.Value)
@@ -172,7 +172,7 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 		{"too large to keep, unencodable", idem.Answer{Omitted: errors.New("no form"), Summary: make([]byte, 3000)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRigOver(t, memstore.Options{MaxResult: 1024}.New(), nil)
+			r := rigOver(t, memstore.Options{MaxResult: 1024}.New(), new(idemtest.Clock), nil)
 			call := idem.Call{
 				Key: unsafe.Key("t", "k"), Fingerprint: fingerprint.Bytes([]byte("in")),
 				Run: func(context.Context) idem.Answer { return tc.ans },

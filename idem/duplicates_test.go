@@ -108,8 +108,8 @@ func TestWaitEnds(t *testing.T) {
 			err: idem.NotExecuted(errPlain), want: late, within: 3 * time.Second, noClaim: late},
 	} {
 		bubble(t, tc.name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: 10 * time.Second})
+			r := newRig(t, nil)
+			waiter := rigOver(t, r.mem, r.clock, &idem.Options{Wait: 10 * time.Second})
 			key := tc.op.Key("t", "k")
 			done := slowly(t, r, key, tc.other, tc.err)
 			before := r.record(t, key)
@@ -119,7 +119,7 @@ func TestWaitEnds(t *testing.T) {
 			}
 			start := time.Now()
 			call := idem.Call{Key: key, Fingerprint: fp, NoClaim: tc.noClaim, Run: func(ctx context.Context) idem.Answer {
-				_, _ = c.run(ctx, 1)
+				_, _ = r.c.run(ctx, 1)
 				return idem.Answer{Body: []byte("1")}
 			}}
 			if tc.until != 0 {
@@ -129,7 +129,7 @@ func TestWaitEnds(t *testing.T) {
 			require.LessOrEqual(t, time.Since(start), tc.within)
 			require.GreaterOrEqual(t, time.Since(start), tc.within/2, "it waits")
 			require.ErrorIs(t, err, tc.want)
-			require.Equal(t, tc.runs, c.count())
+			require.Equal(t, tc.runs, r.c.count())
 			if tc.want == nil && tc.runs == 0 {
 				require.Equal(t, "77", string(out.Body))
 				require.True(t, out.Replayed)
@@ -151,7 +151,7 @@ var slowStarter = idem.Operation{Name: "slow", MinTime: 3500 * time.Millisecond}
 func TestWaiterTellsTheLatestLease(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		done := slowly(t, r, key, 5*time.Minute, nil)
-		waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: time.Minute})
+		waiter := rigOver(t, r.mem, r.clock, &idem.Options{Wait: time.Minute})
 		_, err := idem.Do(t.Context(), waiter.engine, key, 1, new(counter).run)
 		flight := errorAs[*idem.InFlightError](t, err)
 		require.Greater(t, flight.LeaseLeft, 20*time.Second, "the heartbeat has renewed it")
@@ -178,7 +178,7 @@ func whileRunning(t *testing.T, r *rig, key idem.Key, fn func()) (int, error) {
 // A burst of duplicates costs the store nothing, and is answered as the store would.
 func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 	for _, op := range both {
-		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 			_, err := whileRunning(t, r, key, func() {
 				time.Sleep(5*time.Minute + time.Second) // its lease has been renewed
 				r.clock.Advance(time.Second)
@@ -204,12 +204,12 @@ func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 // A call that waits reads the outcome as before.
 func TestDuplicateThatWaitsForAHandlerOfThisProcessGetsItsOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, c := newRig(t, &idem.Options{Wait: 10 * time.Second}), new(counter)
+		r := newRig(t, &idem.Options{Wait: 10 * time.Second})
 		waited := make(chan int, 1)
 		_, err := whileRunning(t, r, unsafe.Key("t", "k"), func() {
 			r.faults.Reset()
 			go func() {
-				got := must(t, r, unsafe.Key("t", "k"), c.run)
+				got := must(t, r, unsafe.Key("t", "k"), r.c.run)
 				waited <- got
 			}()
 			time.Sleep(time.Second)
@@ -217,7 +217,7 @@ func TestDuplicateThatWaitsForAHandlerOfThisProcessGetsItsOutcome(t *testing.T) 
 		})
 		require.NoError(t, err)
 		require.Equal(t, 1, <-waited)
-		require.Zero(t, c.count())
+		require.Zero(t, r.c.count())
 	})
 }
 

@@ -45,15 +45,11 @@ type rig struct {
 
 func newRig(t *testing.T, o *idem.Options) *rig {
 	t.Helper()
-	return newRigOver(t, memstore.New(), o)
+	return rigOver(t, memstore.New(), new(idemtest.Clock), o)
 }
 
-func newRigOver(t *testing.T, mem *memstore.Store, o *idem.Options) *rig {
-	t.Helper()
-	return newRigAt(t, mem, new(idemtest.Clock), o)
-}
-
-func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.Options) *rig {
+// rigOver is a rig over these records. A nil clock is the process's: then the store has a circuit.
+func rigOver(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.Options) *rig {
 	t.Helper()
 	r := &rig{mem: mem, faults: idemtest.NewFaults(mem), clock: cmp.Or(clock, new(idemtest.Clock)), events: new(events),
 		c: new(counter), e: new(effects)}
@@ -93,26 +89,6 @@ func engineOver(t *testing.T, store idem.Store, o *idem.Options) *idem.Engine {
 func rigOn(t *testing.T, op idem.Operation) (*rig, idem.Key) {
 	t.Helper()
 	return newRig(t, nil), op.Key("t", "k")
-}
-
-// countedOn is rigOn with a handler that counts its runs.
-func countedOn(t *testing.T, op idem.Operation) (*rig, *counter, idem.Key) {
-	t.Helper()
-	r := newRig(t, nil)
-	return r, r.c, op.Key("t", "k")
-}
-
-// stepsOn is rigOn with steps that count theirs.
-func stepsOn(t *testing.T, op idem.Operation) (*rig, *effects, idem.Key) {
-	t.Helper()
-	r := newRig(t, nil)
-	return r, r.e, op.Key("t", "k")
-}
-
-// newCircuitRig is a rig by the process's clock: its store has a circuit.
-func newCircuitRig(t *testing.T) *rig {
-	t.Helper()
-	return newRigAt(t, memstore.New(), nil, nil)
 }
 
 // inLambda is the same process with a kill time, which is frozen between calls: nothing is written
@@ -195,7 +171,7 @@ func errorAs[E error](t *testing.T, err error) E {
 // elsewhere is another process on the same records: its own engine, without faults.
 func (r *rig) elsewhere(t *testing.T) *rig {
 	t.Helper()
-	return newRigAt(t, r.mem, r.clock, nil)
+	return rigOver(t, r.mem, r.clock, nil)
 }
 
 func (r *rig) record(t *testing.T, key idem.Key) *idem.Record {
@@ -307,14 +283,8 @@ func bubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// testOn runs a subtest on one key.
+// testOn runs a subtest on one key, whose time passes when nothing can run.
 func testOn(t *testing.T, name string, op idem.Operation, test func(*testing.T, *rig, idem.Key)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { test(t, newRig(t, nil), op.Key("t", "k")) })
-}
-
-// bubbleOn runs a subtest on one key, whose time passes when nothing can run.
-func bubbleOn(t *testing.T, name string, op idem.Operation, test func(*testing.T, *rig, idem.Key)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { inBubble(t, op, test) })
 }
@@ -325,12 +295,6 @@ func inBubble(t *testing.T, op idem.Operation, test func(*testing.T, *rig, idem.
 	synctest.Test(t, func(t *testing.T) { test(t, newRig(t, nil), op.Key("t", "k")) })
 }
 
-// rigInBubble runs a test, whose time passes when nothing can run, on keys of its own.
-func rigInBubble(t *testing.T, test func(*testing.T, *rig)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newRig(t, nil)) })
-}
-
 func fails(err error) func(context.Context, int) (int, error) {
 	return func(context.Context, int) (int, error) { return 0, err }
 }
@@ -339,7 +303,7 @@ func fails(err error) func(context.Context, int) (int, error) {
 // deadline look past, or further away.
 func TestDeadlinesGoByTheProcessClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
-		rigInBubble(t, func(t *testing.T, r *rig) {
+		inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 			r.clock.Advance(ahead)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()

@@ -20,7 +20,7 @@ func TestFailOpen(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{
 		"refused": idemtest.Refuse, "black hole": idemtest.BlackHole, "reply lost": idemtest.LoseReply,
 	} {
-		bubbleOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
 			var infos []idem.Info
 			run := func() idem.Result[int] {
 				res := mustRun(t, r, key, func(ctx context.Context, _ int) (int, error) {
@@ -57,10 +57,10 @@ func TestFailOpen(t *testing.T) {
 
 // Each call through an outage runs, and makes one notice of it.
 func TestFailOpenThroughAnOutage(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Always(idemtest.Refuse)
 		for range 3 {
-			must(t, r, failsOpen.Key("t", "k"), r.c.run)
+			must(t, r, key, r.c.run)
 			n := 0
 			for _, e := range r.events.take() {
 				if e == "failed_open" {
@@ -70,21 +70,21 @@ func TestFailOpenThroughAnOutage(t *testing.T) {
 			require.Equal(t, 1, n)
 		}
 		require.Equal(t, 3, r.c.count())
-		errs(t, r, failsOpen.Key("t", "k"), fails(errPlain))
+		errs(t, r, key, fails(errPlain))
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
-		require.Nil(t, r.record(t, failsOpen.Key("t", "k")))
+		require.Nil(t, r.record(t, key))
 	})
 }
 
 // Only a first claim fails open: what is known of an earlier attempt counts.
 func TestTakeoverDoesNotFailOpen(t *testing.T) {
-	r, c, key := countedOn(t, failsOpen)
+	r, key := rigOn(t, failsOpen)
 	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.Refuse)
-	refused(t, r, key, idem.ErrStoreUnavailable, c.run)
-	require.Zero(t, c.count())
+	refused(t, r, key, idem.ErrStoreUnavailable, r.c.run)
+	require.Zero(t, r.c.count())
 }
 
 // Steps run and are undone. One of at most once does not run where nothing can say that it did,
@@ -103,45 +103,45 @@ func TestStepsOfACallThatFailsOpen(t *testing.T) {
 			require.Zero(t, r.count(idemtest.RecordStep))
 		})
 	}
-	r, e := newRig(t, nil), new(effects)
+	r := newRig(t, nil)
 	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 	refused(t, r, failsOpen.Key("t", "k"), idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
-		got, err := idem.Step(ctx, "ship", e.step("ship"), nil)
+		got, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
 		require.NoError(t, err)
-		_, err = idem.Step(ctx, "once", e.step("once"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
+		_, err = idem.Step(ctx, "once", r.e.step("once"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		return got.ID, err
 	})
-	require.Equal(t, 1, e.ran("ship"))
-	require.Zero(t, e.ran("once"))
+	require.Equal(t, 1, r.e.ran("ship"))
+	require.Zero(t, r.e.ran("once"))
 }
 
 // A unit of work cannot commit in a store that is down: its caller learns that nothing did.
 func TestAUnitOfACallThatFailsOpenIsNotCommitted(t *testing.T) {
-	r, key := newBankRig(t), failsOpen.Key("t", "k")
+	r, key := rigOn(t, failsOpen)
 	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
 	failed := errorAs[*idem.CommitError](t, err)
 	require.False(t, failed.Ambiguous)
 	require.Equal(t, idem.Absent, failed.State)
-	require.Zero(t, r.ledger.sum())
+	require.Zero(t, r.committed())
 	require.Nil(t, r.record(t, key))
 }
 
 // A retry during the outage, in the process that still holds the outcome in memory:
 // it must not run again, since this process knows that it has run.
 func TestFailOpenDoesNotRepeatWhatWaitsToBeWritten(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
-		must(t, r.inLambda(), failsOpen.Key("t", "k"), func(ctx context.Context, n int) (int, error) {
+	inBubble(t, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
+		must(t, r.inLambda(), key, func(ctx context.Context, n int) (int, error) {
 			r.faults.Always(idemtest.Refuse)
 			return r.c.run(ctx, n)
 		})
-		refused(t, r.inLambda(), failsOpen.Key("t", "k"), idem.ErrStoreUnavailable, r.c.run)
+		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, r.c.run)
 		require.Equal(t, 1, r.c.count())
 		must(t, r.inLambda(), failsOpen.Key("t", "other"), r.c.run) // other keys fail open as before
 
 		r.faults.Heal()
-		v := must(t, r.inLambda(), failsOpen.Key("t", "k"), r.c.run)
+		v := must(t, r.inLambda(), key, r.c.run)
 		require.Equal(t, 1, v, "the outcome that was written first")
 		require.Equal(t, 2, r.c.count())
 	})
@@ -160,26 +160,26 @@ func TestNoKeyIsClaimedWhoseOutcomeWaitsToBeWritten(t *testing.T) {
 	} {
 		for _, op := range []idem.Operation{safe, unsafe, failsOpen} {
 			t.Run(tc.name+"/"+op.Name+"/"+op.Repeat.String(), func(t *testing.T) {
-				r, c := newRig(t, &idem.Options{Lease: time.Second}), new(counter)
+				r := newRig(t, &idem.Options{Lease: time.Second})
 				key := op.Key("t", "k")
 				r.faults.Always(idemtest.Refuse, idemtest.Finish)
-				must(t, r.inLambda(), key, c.run)
+				must(t, r.inLambda(), key, r.c.run)
 				r.clock.Advance(time.Minute) // also a claim's lease is over
 				r.faults.Heal()
 				for range tc.refused {
 					r.faults.Next(idemtest.Finish, idemtest.Refuse)
 				}
 				r.faults.Reset()
-				v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+				v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, r.c.run)
 				require.ErrorIs(t, err, tc.err)
-				require.Equal(t, 1, c.count())
+				require.Equal(t, 1, r.c.count())
 				if tc.err == nil {
 					require.Equal(t, 1, v)
 					return
 				}
 				require.NotContains(t, r.faults.Calls(), idemtest.Withdraw, "there is no claim to take back")
-				require.Equal(t, 1, must(t, r.inLambda(), key, c.run))
-				require.Equal(t, 1, c.count())
+				require.Equal(t, 1, must(t, r.inLambda(), key, r.c.run))
+				require.Equal(t, 1, r.c.count())
 			})
 		}
 	}
@@ -204,20 +204,20 @@ func TestAnOutcomeThatIsWrittenForItsKeyLeavesTheOthers(t *testing.T) {
 // what its process knows, not even when the lease is over.
 func TestAWaiterTakesOverNothingThatItsProcessKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, c := newRig(t, &idem.Options{Wait: time.Minute}), new(counter)
+		r := newRig(t, &idem.Options{Wait: time.Minute})
 		key := safe.Key("t", "k")
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
 		done := make(chan error)
 		must(t, r, key, func(ctx context.Context, n int) (int, error) {
 			go func() {
-				_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+				_, err := idem.Do(t.Context(), r.engine, key, 1, r.c.run)
 				done <- err
 			}()
 			time.Sleep(time.Second)
 			return 1, nil
 		})
 		require.ErrorIs(t, <-done, idem.ErrStoreUnavailable)
-		require.Zero(t, c.count())
+		require.Zero(t, r.c.count())
 	})
 }
 

@@ -21,16 +21,16 @@ import (
 // A caller whose handler ran is never told that nothing was executed, also where
 // the conflicting record cannot be read.
 func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
-	r, key := newBankRig(t), atomically.Key("t", "k")
-	finished(t, r.rig, key)
+	r, key := rigOn(t, atomically)
+	finished(t, r, key)
 	r.faults.Next(idemtest.Get, readsNothing)
 	r.faults.Always(idemtest.Refuse, idemtest.Result)
-	err := refused(t, r.rig, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
+	err := refused(t, r, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
 	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
 	failed := errorAs[*idem.CommitError](t, err)
 	require.False(t, failed.Ambiguous, "another call's outcome stands")
 	require.Equal(t, idem.Completed, failed.State)
-	require.Zero(t, r.ledger.sum())
+	require.Zero(t, r.committed())
 }
 
 // A conflict that shows no record may hide that an earlier try is still under way:
@@ -38,7 +38,7 @@ func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
 	for name, refuse := range map[string]error{"refused": errPlain, "permanently": idem.Permanent(errPlain)} {
 		t.Run(name, func(t *testing.T) {
-			r, key := newBankRig(t), unsafe.Key("t", "k")
+			r, key := rigOn(t, unsafe)
 			var held *idemtest.Call
 			r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 				_ = idemtest.Hold(&held)(ctx, c)
@@ -49,7 +49,7 @@ func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
 				e.refuse = refuse // from now on
 				return c.Do(ctx)
 			})
-			errs(t, r.rig, key, func(ctx context.Context, _ int) (string, error) {
+			errs(t, r, key, func(ctx context.Context, _ int) (string, error) {
 				_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
 				return "paid", err
 			})
@@ -58,7 +58,7 @@ func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
 			require.NotNil(t, held)
 			require.Error(t, held.Do(t.Context()))
 			require.Equal(t, before, r.state(t, key), "delivered late, it changes nothing")
-			require.Zero(t, r.ledger.sum())
+			require.Zero(t, r.committed())
 		})
 	}
 }
@@ -67,9 +67,9 @@ func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
 // its reply is lost, or a later try's is a refusal, and by then somebody keeps the record for
 // longer, or another call has the next life of the key.
 func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
-	prolonged := func(t *testing.T, r *bankRig, key idem.Key) { r.prolong(t, key) }
+	prolonged := func(t *testing.T, r *rig, key idem.Key) { r.prolong(t, key) }
 	for name, tc := range map[string]struct {
-		then      func(*testing.T, *bankRig, idem.Key)
+		then      func(*testing.T, *rig, idem.Key)
 		refused   bool             // by the next try, which the store makes by itself
 		afterward []idemtest.Fault // of what the call writes then
 	}{
@@ -78,7 +78,7 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 		"lost, kept for longer":             {then: prolonged},
 		"refused, kept for longer":          {then: prolonged, refused: true},
 		"lost, kept for longer, fence lost": {then: prolonged, afterward: []idemtest.Fault{idemtest.LoseRequest}},
-		"lost, expired and claimed by another": {then: func(t *testing.T, r *bankRig, key idem.Key) {
+		"lost, expired and claimed by another": {then: func(t *testing.T, r *rig, key idem.Key) {
 			r.clock.Advance(48 * time.Hour)
 			next := r.record(t, key).Clone()
 			next.State, next.Owner, next.Write, next.Body = idem.InProgress, "another", "another.0", protocol.Body{}
@@ -89,7 +89,7 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 	} {
 		for _, op := range append(both, atomically) {
 			t.Run(fmt.Sprintf("%s/%s %d", name, op.Name, op.Mode), func(t *testing.T) {
-				r, key := newBankRig(t), op.Key("t", "k")
+				r, key := rigOn(t, op)
 				r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 					require.NoError(t, c.Do(ctx))
 					if tc.then != nil {
@@ -102,11 +102,11 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 					}
 					return c.Lost()
 				})
-				res := mustRun(t, r.rig, key, pay(effect{n: 1}, nil))
+				res := mustRun(t, r, key, pay(effect{n: 1}, nil))
 				require.Equal(t, "paid", res.Value)
 				require.True(t, res.Outcome.Executed)
 				require.Equal(t, idem.Completed, res.Outcome.RecordState)
-				require.Equal(t, 1, r.ledger.sum())
+				require.Equal(t, 1, r.committed())
 				told := r.events.take()
 				require.Equal(t, "completed", told[len(told)-1], "%v", told)
 				require.NotContains(t, told, "lease_lost")
@@ -119,22 +119,22 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 // commit may have landed.
 func TestUnsupportedIsTheStoresWordAlone(t *testing.T) {
 	for _, op := range []idem.Operation{safe, unsafe, atomically} {
-		r, key := newBankRig(t), op.Key("t", "k")
+		r, key := rigOn(t, op)
 		var held *idemtest.Call
 		r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 			_ = idemtest.Hold(&held)(ctx, c)
 			return &idem.StoreError{Op: "Finish", Ambiguous: true, Err: syscall.EOPNOTSUPP}
 		})
-		refused(t, r.rig, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
+		refused(t, r, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
 		require.Error(t, held.Do(t.Context()), "it is fenced")
-		require.Zero(t, r.ledger.sum())
+		require.Zero(t, r.committed())
 	}
 }
 
 // An end that waits in the queue keeps no unit of work alive: it is not counted
 // there, and is never written later.
 func TestQueueHoldsNoUnit(t *testing.T) {
-	r := newBankRig(t)
+	r := newRig(t, nil)
 	var unit weak.Pointer[effect]
 	r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
 	refused(t, r.inLambda(), safe.Key("t", "k"), errPlain, func(ctx context.Context, _ int) (string, error) {
@@ -153,7 +153,7 @@ func TestQueueHoldsNoUnit(t *testing.T) {
 // operation from having an outcome, as a step does that still runs.
 func TestHandlerThatDoesNotWaitForAbort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, key := newBankRig(t), safe.Key("t", "k")
+		r, key := rigOn(t, safe)
 		var wg sync.WaitGroup
 		undoing, goOn := make(chan struct{}), make(chan struct{})
 		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
@@ -175,14 +175,14 @@ func TestHandlerThatDoesNotWaitForAbort(t *testing.T) {
 		close(goOn)
 		wg.Wait()
 		require.ErrorAs(t, err, new(*idem.ConfigError))
-		require.Zero(t, r.ledger.sum(), "the result does not stand: its steps are being undone")
+		require.Zero(t, r.committed(), "the result does not stand: its steps are being undone")
 		require.Equal(t, idem.Released, r.state(t, key))
 	})
 }
 
 // A goroutine that is left behind may speak up at any time.
 func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
-	r, key := newBankRig(t), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	var wg sync.WaitGroup
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
 		_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
@@ -210,10 +210,10 @@ func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
 // be skipped in the next life.
 func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	op := idem.Operation{Name: "short", Repeat: idem.Repeatable, Retention: time.Minute}
-	r, e, key := stepsOn(t, op)
+	r, key := rigOn(t, op)
 	handler := func(last error) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "charge", e.step("charge"), nil)
+			_, err := idem.Step(ctx, "charge", r.e.step("charge"), nil)
 			require.NoError(t, err)
 			return "ok", last
 		}
@@ -234,7 +234,7 @@ func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	require.Error(t, held.Do(t.Context()))
 	require.Nil(t, r.record(t, key))
 	must(t, r.elsewhere(t), key, steps(handler(nil)))
-	require.Equal(t, 2, e.ran("charge"), "once in each life")
+	require.Equal(t, 2, r.e.ran("charge"), "once in each life")
 }
 
 // leftExpired leaves an outcome that has expired.
@@ -309,7 +309,7 @@ func TestAnAtomicCommitInDoubtBeforeAnExpiredRecordNeverLands(t *testing.T) {
 			r.clock.Advance(idem.DefaultRetention - time.Minute)
 		},
 	} {
-		bubbleOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
 			before(t, r, key)
 			r.faults.Next(idemtest.Get, readsNothing)
 			var held *idemtest.Call
@@ -330,19 +330,19 @@ func TestAnAtomicCommitInDoubtBeforeAnExpiredRecordNeverLands(t *testing.T) {
 // The record that a commit in doubt would replace is not known, its withdrawal has no answer, and TTL deletes
 // the record: the commit cannot land late, since its caller has been answered that it did not.
 func TestACommitOverARecordThatIsNotReadCannotLandLate(t *testing.T) {
-	r, key := newBankRig(t), atomically.Key("t", "k")
-	leftExpired(t, r.rig, key)
-	before := r.ledger.sum()
+	r, key := rigOn(t, atomically)
+	leftExpired(t, r, key)
+	before := r.committed()
 	var held *idemtest.Call
 	r.faults.Next(idemtest.Get, readsNothing)
 	r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
 	r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
-	refused(t, r.rig, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
+	refused(t, r, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
 	r.clock.Advance(10 * time.Minute)
 	if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
 		r.mem.Delete(key.ID())
 	}
 	require.NotNil(t, held)
 	require.Error(t, held.Do(t.Context()))
-	require.Equal(t, before, r.ledger.sum())
+	require.Equal(t, before, r.committed())
 }

@@ -233,7 +233,7 @@ func TestOutsideAnOperation(t *testing.T) {
 }
 
 func TestInfo(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		key := safe.Key("acme", "payment-1")
 		uncertainly(t, r, key)
 		kill := time.Now().Add(time.Minute).Truncate(time.Millisecond)

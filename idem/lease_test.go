@@ -26,7 +26,7 @@ func (r *rig) count(method idemtest.Method) int {
 
 func TestHeartbeatKeepsTheClaim(t *testing.T) {
 	for _, op := range both {
-		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 			must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 				for range 20 { // ten leases
 					time.Sleep(idem.DefaultLease/2 - time.Millisecond)
@@ -103,7 +103,7 @@ func TestFailingHeartbeat(t *testing.T) {
 		{"black hole", idemtest.BlackHole, 0, true},
 		{"replies always lost", idemtest.LoseReply, 0, true},
 	} {
-		bubbleOn(t, tc.name, safe, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, tc.name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Always(tc.fault, idemtest.Extend)
 			start := time.Now()
 			if tc.heal > 0 {
@@ -150,7 +150,7 @@ func TestGuardBeforeTheKillTime(t *testing.T) {
 	for _, tc := range []struct{ kill, guard time.Duration }{
 		{time.Minute, time.Second}, {2 * time.Second, 500 * time.Millisecond},
 	} {
-		rigInBubble(t, func(t *testing.T, r *rig) {
+		inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 			key, kill := safe.Key("t", "k"), time.Now().Add(tc.kill)
 			_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key,
 				1, func(ctx context.Context, _ int) (int, error) {
@@ -188,7 +188,7 @@ func TestHandlerThatIgnoresItsContext(t *testing.T) {
 			{"failed", 9800 * time.Millisecond, idem.Permanent(errPlain), idem.Failed, idem.Failed},
 			{"uncertain", 9800 * time.Millisecond, errPlain, idem.Released, idem.Unknown},
 		} {
-			bubbleOn(t, op.Name+"/"+end.name, op, func(t *testing.T, r *rig, key idem.Key) {
+			testOn(t, op.Name+"/"+end.name, op, func(t *testing.T, r *rig, key idem.Key) {
 				ended := false
 				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 					time.Sleep(9400 * time.Millisecond)
@@ -235,10 +235,10 @@ func TestParkFromTheSideComesLate(t *testing.T) {
 // A store in a black hole after the handler: the result is there within the time
 // that is left, before the kill.
 func TestFinishKeepsWithinTheKillTime(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Next(idemtest.Finish, idemtest.BlackHole)
 		start := time.Now()
-		res := mustRun(t, r.inLambda(), safe.Key("t", "k"), func(context.Context, int) (int, error) {
+		res := mustRun(t, r.inLambda(), key, func(context.Context, int) (int, error) {
 			time.Sleep(9200 * time.Millisecond)
 			return 1, nil
 		})
@@ -299,7 +299,7 @@ func TestAParkedAttemptRunsUntilItIsResolved(t *testing.T) {
 // One that cannot say so stops before the operation may run again.
 func TestAParkedAttemptThatCannotRenewItsLeaseStops(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"refused": idemtest.Refuse, "black hole": idemtest.BlackHole} {
-		bubbleOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			got, err := parkedByAnother(t, r, key, func(ctx context.Context) {
 				time.Sleep(idem.DefaultLease / 2) // renewed once
 				r.faults.Always(fault, idemtest.Extend)
@@ -334,7 +334,7 @@ func shortened(t *testing.T, explicit bool) context.Context {
 func TestAShortenedDeadlineKeepsTheClaim(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
 	for name, explicit := range map[string]bool{"Lambda's context": false, "a wrapper's": true} {
-		bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Next(idemtest.Finish, slow(time.Second, idemtest.Pass))
 			res := mustRun(t, r.in(shortened(t, explicit)), key, func(ctx context.Context, _ int) (int, error) {
 				lease := r.record(t, key).LeaseUntil
@@ -357,8 +357,8 @@ func TestAShortenedDeadlineKeepsTheClaim(t *testing.T) {
 // What ends in time is never renewed: it costs no call.
 func TestAHandlerThatEndsInTimeIsNotRenewed(t *testing.T) {
 	for _, op := range both {
-		rigInBubble(t, func(t *testing.T, r *rig) {
-			must(t, r.in(shortened(t, true)), op.Key("t", "k"), func(ctx context.Context, _ int) (int, error) {
+		inBubble(t, op, func(t *testing.T, r *rig, key idem.Key) {
+			must(t, r.in(shortened(t, true)), key, func(ctx context.Context, _ int) (int, error) {
 				<-ctx.Done()
 				return 1, nil
 			})
@@ -382,7 +382,7 @@ func TestAnOverrunThatIsParkedIsRenewed(t *testing.T) {
 		{"not parked", unsafe, idemtest.Refuse, idem.InProgress},
 		{"after a step", safe, idemtest.Pass, idem.InProgress},
 	} {
-		bubbleOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Next(idemtest.Finish, tc.fault)
 			must(t, r.in(shortened(t, true)), key, func(ctx context.Context, _ int) (int, error) {
 				if tc.op.Repeat == idem.Repeatable {
@@ -482,16 +482,16 @@ func TestNoHandlerBeginsAtTheEndOfItsLease(t *testing.T) {
 	} {
 		for _, op := range both {
 			bubble(t, want.Error()+"/"+op.Name, func(t *testing.T) {
-				r, c, key := newRig(t, &idem.Options{ClaimBudget: time.Hour}), new(counter), op.Key("t", "k")
+				r, key := newRig(t, &idem.Options{ClaimBudget: time.Hour}), op.Key("t", "k")
 				r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
 					err := call.Do(ctx)
 					time.Sleep(took)
 					return err
 				})
-				refused(t, r, key, want, c.run)
-				require.Zero(t, c.count())
+				refused(t, r, key, want, r.c.run)
+				require.Zero(t, r.c.count())
 				require.Equal(t, idem.Released, r.state(t, key), "nothing was executed")
-				require.Equal(t, 1, must(t, r.elsewhere(t), key, c.run))
+				require.Equal(t, 1, must(t, r.elsewhere(t), key, r.c.run))
 			})
 		}
 	}

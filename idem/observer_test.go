@@ -160,7 +160,7 @@ func kinds(t *testing.T) (all []notice.Kind) {
 // rigFor is a rig for the scenario of the kind.
 func rigFor(t *testing.T, kind notice.Kind) *rig {
 	if strings.HasPrefix(string(kind), "circuit") {
-		return newCircuitRig(t)
+		return rigOver(t, memstore.New(), nil, nil)
 	}
 	return newRig(t, nil)
 }
@@ -257,7 +257,7 @@ func TestNoticesSayWhatHappened(t *testing.T) {
 
 // Claim, handler and recording have their own durations, which a replay has none of.
 func TestNoticesSayHowLongItTook(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		for _, slow := range []idemtest.Method{idemtest.Acquire, idemtest.Finish} {
 			r.faults.Next(slow, func(ctx context.Context, c *idemtest.Call) error {
 				time.Sleep(300 * time.Millisecond)
@@ -265,7 +265,7 @@ func TestNoticesSayHowLongItTook(t *testing.T) {
 			})
 		}
 		for range 2 {
-			must(t, r, safe.Key("t", "k"), func(context.Context, int) (int, error) {
+			must(t, r, key, func(context.Context, int) (int, error) {
 				time.Sleep(2 * time.Second)
 				return 1, nil
 			})
@@ -303,13 +303,13 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 // observedBy runs what the observer has notices of, and requires that all outcomes are recorded.
 func observedBy(t *testing.T, o idem.Observer) {
 	for _, op := range both {
-		r, c, key := countedOn(t, op)
+		r, key := rigOn(t, op)
 		r.engine = engineOver(t, r.faults, &idem.Options{Observer: o})
 		for range 2 {
-			require.Equal(t, 1, must(t, r, key, c.run))
+			require.Equal(t, 1, must(t, r, key, r.c.run))
 		}
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
-		must(t, r, op.Key("t", "queued"), c.run)
+		must(t, r, op.Key("t", "queued"), r.c.run)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, idem.Completed, r.state(t, op.Key("t", "queued")))
 		must(t, r, op.Key("t", "unencodable"), func(context.Context, int) (float64, error) { return math.Inf(1), nil })

@@ -169,7 +169,7 @@ func TestAGoroutineThatOutlivesItsHandlerRacesWithNothing(t *testing.T) {
 	} {
 		for _, op := range []idem.Operation{atomically, safe} {
 			t.Run(fmt.Sprint(name, "/", op.Mode), func(t *testing.T) {
-				r, key := newBankRig(t), op.Key("t", "k")
+				r, key := rigOn(t, op)
 				var all sync.WaitGroup
 				var asked atomic.Int32
 				var once sync.Once

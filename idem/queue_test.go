@@ -39,7 +39,7 @@ func TestEveryEndWithALostReply(t *testing.T) {
 		for lost, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest,
 			"refused": idemtest.Refuse, "black hole": idemtest.BlackHole} {
 			for _, op := range both {
-				bubbleOn(t, name+"/"+lost+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+				testOn(t, name+"/"+lost+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 					r.faults.Next(idemtest.Finish, fault)
 					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, fails(tc.err))
 					require.Equal(t, idem.Unmark(tc.err), err)
@@ -77,10 +77,9 @@ func TestEveryEndWithALostReply(t *testing.T) {
 }
 
 func TestOutcomeLandsInTheBackground(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
-		key, c := unsafe.Key("t", "k"), new(counter)
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
-		must(t, r, key, c.run)
+		must(t, r, key, r.c.run)
 		time.Sleep(20 * time.Minute)
 		require.Equal(t, idem.InProgress, r.state(t, key))
 		r.faults.Heal()
@@ -93,9 +92,9 @@ func TestOutcomeLandsInTheBackground(t *testing.T) {
 }
 
 func TestQueuedOutcomeIsGivenUpAfterAnHour(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
-		must(t, r, unsafe.Key("t", "k"), new(counter).run)
+		must(t, r, key, new(counter).run)
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"claimed", "outcome_queued", "outcome_dropped"}, r.events.take())
@@ -134,12 +133,11 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 
 // Parked by another call before that, the queued outcome still closes its own question.
 func TestQueuedOutcomeClosesItsParkedRecord(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
-		key, c := unsafe.Key("t", "k"), new(counter)
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-		must(t, r.inLambda(), key, c.run)
+		must(t, r.inLambda(), key, r.c.run)
 		r.clock.Advance(time.Minute)
-		refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, c.run)
+		refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, r.c.run)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, idem.Completed, r.state(t, key))
 	})
@@ -200,7 +198,7 @@ func TestResultThatWasGivenUpMayHaveLanded(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		idem.BoundQueue(r.engine, 5<<10)
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
 		kinds := map[string]int{}
@@ -234,7 +232,7 @@ func expired(t *testing.T) context.Context {
 }
 
 func TestFlush(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		require.NoError(t, r.engine.Flush(t.Context()), "nothing waits")
 		key := unsafe.Key("t", "k")
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
@@ -285,7 +283,7 @@ func immediately(t *testing.T) context.Context {
 // One write that the store never takes must not keep the others from landing: it goes
 // behind them.
 func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		bad, good := unsafe.Key("t", "bad"), unsafe.Key("t", "good")
 		down := true
 		r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
@@ -321,7 +319,7 @@ func TestBackgroundHasTimeForALargeOutcome(t *testing.T) {
 
 // A call that has a claim of its own to write leaves a large result for after its end.
 func TestLargeResultWaitsForTheEndOfTheNextCall(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		key := unsafe.Key("t", "large")
 		large := strings.Repeat("x", 1<<20)
 		r.faults.Next(idemtest.Finish, noRoom, idemtest.Refuse)
@@ -337,7 +335,7 @@ func TestLargeResultWaitsForTheEndOfTheNextCall(t *testing.T) {
 // A large outcome needs more time than there is before a claim: it lands after the
 // end of the next call, and costs the calls after that nothing.
 func TestLargeQueuedOutcomeLandsAfterTheNextCall(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		key := unsafe.Key("t", "large")
 		large := strings.Repeat("x", 1<<20)
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
@@ -353,7 +351,7 @@ func TestLargeQueuedOutcomeLandsAfterTheNextCall(t *testing.T) {
 
 // Where the queue is full, results go and outcomes stay.
 func TestResultsMakeRoomForOutcomes(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		idem.BoundQueue(r.engine, 12<<10)
 		large := func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<10), nil }
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
@@ -389,7 +387,7 @@ func TestResultsMakeRoomForOutcomes(t *testing.T) {
 // Claims under which nothing ran take no room from what did: many are taken back while
 // the store is down, and each waits for that.
 func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		idem.BoundQueue(r.engine, 16<<10)
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 		finish, done := make(chan struct{}), make(chan idem.Outcome)
@@ -436,7 +434,7 @@ func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
 
 // A claim under which nothing ran costs no caller a result.
 func TestWithdrawalsDropNoResults(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		idem.BoundQueue(r.engine, 12<<10)
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)

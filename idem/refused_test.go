@@ -11,6 +11,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // A refused unit is the handler's error, by the rules for every error.
@@ -42,7 +43,7 @@ func TestRefusedUnit(t *testing.T) {
 		for _, op := range append(both, atomically) {
 			for _, ambiguous := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s %d/ambiguous %v", tc.name, op.Name, op.Mode, ambiguous), func(t *testing.T) {
-					r := newBankRig(t)
+					r := newRig(t, nil)
 					op.Classify = tc.classify
 					key, want := op.Key("t", "k"), under(op, tc.safe, tc.unsafe)
 					if op.Mode == idem.Atomic && want == idem.Released && !ambiguous {
@@ -61,12 +62,12 @@ func TestRefusedUnit(t *testing.T) {
 					switch want {
 					case idem.Failed:
 						require.ErrorAs(t, err, new(*idem.RecordedError))
-						require.Zero(t, r.ledger.sum())
+						require.Zero(t, r.committed())
 					case idem.Unknown:
 						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 					default:
 						require.NoError(t, err)
-						require.Equal(t, 1, r.ledger.sum())
+						require.Equal(t, 1, r.committed())
 					}
 				})
 			}
@@ -74,12 +75,18 @@ func TestRefusedUnit(t *testing.T) {
 	}
 }
 
+// foreign is a unit of work that the store cannot commit.
+type foreign struct{ protocol.Unit }
+
 // A store that cannot commit such writes says so, and nothing is written.
 func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
 	for _, op := range []idem.Operation{safe, atomically} {
-		r := newRig(t, nil)
-		refused(t, r, op.Key("t", "k"), errors.ErrUnsupported, pay(effect{n: 1}, nil))
-		require.NotEqual(t, idem.Completed, r.state(t, op.Key("t", "k")))
+		r, key := rigOn(t, op)
+		refused(t, r, key, errors.ErrUnsupported, func(ctx context.Context, _ int) (string, error) {
+			_, err := idem.UnitOf(ctx, func() idem.Unit { return foreign{&effect{n: 1}} })
+			return "paid", err
+		})
+		require.NotEqual(t, idem.Completed, r.state(t, key))
 	}
 }
 
@@ -88,7 +95,7 @@ func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
 func TestRefusedUnitUndoesSteps(t *testing.T) {
 	for name, ambiguous := range map[string]bool{"definite": false, "in doubt": true} {
 		t.Run(name, func(t *testing.T) {
-			r, key := newBankRig(t), safe.Key("t", "k")
+			r, key := rigOn(t, safe)
 			var undone []string
 			handler := func(ambiguous bool) func(context.Context, int) (string, error) {
 				return func(ctx context.Context, n int) (string, error) {
@@ -103,11 +110,11 @@ func TestRefusedUnitUndoesSteps(t *testing.T) {
 					return pay(effect{n: 1, refuse: idem.Permanent(errPlain), ambiguous: ambiguous}, nil)(ctx, n)
 				}
 			}
-			refused(t, r.rig, key, errPlain, handler(ambiguous))
+			refused(t, r, key, errPlain, handler(ambiguous))
 			if ambiguous {
 				require.Empty(t, undone, "the commit may still land")
 				require.Equal(t, idem.Released, r.state(t, key))
-				refused(t, r.rig, key, errPlain, handler(false))
+				refused(t, r, key, errPlain, handler(false))
 			}
 			require.Equal(t, []string{"seat 1"}, undone)
 			require.Equal(t, idem.Failed, r.state(t, key))
@@ -121,7 +128,7 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 	for _, op := range append(both, atomically) {
 		for _, ambiguous := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s %d/ambiguous %v", op.Name, op.Mode, ambiguous), func(t *testing.T) {
-				r, key := newBankRig(t), op.Key("t", "k")
+				r, key := rigOn(t, op)
 				undone := 0
 				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
 					if op.Mode == idem.Reserved && !ambiguous {
@@ -147,7 +154,7 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, again.Replayed)
 				require.Equal(t, "declined", string(again.Body))
-				require.Zero(t, r.ledger.sum())
+				require.Zero(t, r.committed())
 			})
 		}
 	}
@@ -156,7 +163,7 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 // A panic over a refusal ends the attempt as a panic of the handler does.
 func TestPanicOverARefusal(t *testing.T) {
 	for _, op := range append(both, atomically) {
-		r, key := newBankRig(t), op.Key("t", "k")
+		r, key := rigOn(t, op)
 		op.Classify = func(_ context.Context, _ any, err error) idem.Class {
 			if err != nil {
 				panic("boom")
@@ -194,10 +201,10 @@ func TestRefusalDropsTheUnitAndUndoesTheSteps(t *testing.T) {
 	} {
 		for _, op := range both {
 			t.Run(name+"/"+op.Name, func(t *testing.T) {
-				r, e := newBankRig(t), new(effects)
+				r := newRig(t, nil)
 				key := op.Key("t", "k")
 				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
-					e.book(ctx, t, "reserve")
+					r.e.book(ctx, t, "reserve")
 					_, err := idem.UnitOf(ctx, func() idem.Unit { return &effect{n: 30} })
 					require.NoError(t, err)
 					if tc.says != nil {
@@ -210,8 +217,8 @@ func TestRefusalDropsTheUnitAndUndoesTheSteps(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, "402", string(out.Body))
 					require.Equal(t, idem.Completed, r.state(t, key))
-					require.Equal(t, tc.total, r.ledger.sum())
-					require.Equal(t, tc.undone, e.ran("undo reserve"))
+					require.Equal(t, tc.total, r.committed())
+					require.Equal(t, tc.undone, r.e.ran("undo reserve"))
 				}
 			})
 		}
@@ -220,13 +227,13 @@ func TestRefusalDropsTheUnitAndUndoesTheSteps(t *testing.T) {
 
 // Where undoing for a response was cut short, the steps tell the next attempt why.
 func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	var second error
 	call := func(cause error) idem.Call {
 		return idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
-			e.book(ctx, t, "reserve", errPlain)
-			if e.ran("undo reserve") > 0 {
-				_, second = idem.Step(ctx, "pay", e.step("pay"), nil)
+			r.e.book(ctx, t, "reserve", errPlain)
+			if r.e.ran("undo reserve") > 0 {
+				_, second = idem.Step(ctx, "pay", r.e.step("pay"), nil)
 			}
 			return idem.Answer{Body: []byte("402"), Class: idem.ClassFailed, Cause: cause}
 		}}
@@ -239,9 +246,9 @@ func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "402", string(out.Body), "it says the failure in its own words")
 	require.EqualError(t, second, "card declined")
-	require.Zero(t, e.ran("pay"))
+	require.Zero(t, r.e.ran("pay"))
 	require.Equal(t, idem.Completed, r.state(t, key))
-	require.Equal(t, 2, e.ran("undo reserve"))
+	require.Equal(t, 2, r.e.ran("undo reserve"))
 }
 
 // Once undoing has begun nothing commits, although a later attempt's handler
@@ -250,12 +257,12 @@ func TestWhatIsBeingUndoneCommitsNothing(t *testing.T) {
 	for name, dies := range map[string]bool{"a compensation failed": false,
 		"the process died before the failure was written": true} {
 		t.Run(name, func(t *testing.T) {
-			r, e := newBankRig(t), new(effects)
+			r := newRig(t, nil)
 			key := safe.Key("t", "k")
 			handler := func(refuse error, undo ...error) func(context.Context) (string, error) {
 				return func(ctx context.Context) (string, error) {
-					if _, err := idem.Step(ctx, "reserve", e.step("reserve"),
-						&idem.StepConfig[receiptOf]{Compensate: e.undo("reserve", undo...)}); err != nil {
+					if _, err := idem.Step(ctx, "reserve", r.e.step("reserve"),
+						&idem.StepConfig[receiptOf]{Compensate: r.e.undo("reserve", undo...)}); err != nil {
 						return "", err
 					}
 					return pay(effect{n: 30, refuse: refuse}, nil)(ctx, 1)
@@ -269,15 +276,15 @@ func TestWhatIsBeingUndoneCommitsNothing(t *testing.T) {
 			if dies {
 				undo = nil
 			}
-			refused(t, r.rig, key, declinedError{}, steps(handler(idem.Permanent(declinedError{}), undo...)))
+			refused(t, r, key, declinedError{}, steps(handler(idem.Permanent(declinedError{}), undo...)))
 			r.clock.Advance(2 * idem.DefaultLease)
-			other := engineOver(t, r.ledger, &idem.Options{Now: r.clock.Now})
+			other := engineOver(t, r.mem, &idem.Options{Now: r.clock.Now})
 			_, err := idem.Do(t.Context(), other, key, 1,
 				func(ctx context.Context, _ int) (string, error) { return handler(nil)(ctx) })
 			require.EqualError(t, err, "card declined")
-			require.Zero(t, r.ledger.sum())
+			require.Zero(t, r.committed())
 			require.Equal(t, idem.Failed, r.state(t, key))
-			require.Equal(t, len(undo)+1, e.ran("undo reserve"))
+			require.Equal(t, len(undo)+1, r.e.ran("undo reserve"))
 		})
 	}
 }

@@ -224,7 +224,7 @@ func TestTimeLeft(t *testing.T) {
 		{"past", -time.Second, false, 0}, {"zero", 0, false, 0}, {"no more than the guard", time.Second, false, 1},
 		{"too little", 2600 * time.Millisecond, false, 1}, {"enough", 2700 * time.Millisecond, true, 0},
 	} {
-		bubbleOn(t, tc.name, op, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, tc.name, op, func(t *testing.T, r *rig, key idem.Key) {
 			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, key, 1, r.c.run)
 			if tc.ok {
 				require.NoError(t, err)
@@ -245,19 +245,19 @@ func TestTimeLeft(t *testing.T) {
 				return context.WithTimeout(t.Context(), 2100*time.Millisecond)
 			},
 		} {
-			r, c := newRig(t, nil), new(counter)
+			r := newRig(t, nil)
 			r.faults.Next(idemtest.Acquire, slow(200*time.Millisecond, idemtest.Pass))
 			ctx, cancel := ctx()
-			_, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
+			_, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, r.c.run)
 			cancel()
 			require.ErrorIs(t, err, idem.ErrOutOfTime, name)
-			require.Zero(t, c.count(), name)
+			require.Zero(t, r.c.count(), name)
 			rec := r.record(t, op.Key("t", "k"))
 			require.Equal(t, idem.Released, rec.State, name)
 			require.False(t, rec.Uncertain, name)
 		}
 	})
-	bubbleOn(t, "what is recorded needs none of it", op, func(t *testing.T, r *rig, key idem.Key) {
+	testOn(t, "what is recorded needs none of it", op, func(t *testing.T, r *rig, key idem.Key) {
 		must(t, r, key, r.c.run)
 		for _, left := range []time.Duration{2600 * time.Millisecond, 100 * time.Millisecond} {
 			ctx := idem.WithKillTime(t.Context(), time.Now().Add(left))
@@ -274,11 +274,11 @@ func TestTimeLeft(t *testing.T) {
 		}{
 			"silent": {idemtest.BlackHole, idem.ErrOutOfTime}, "unreadable": {idemtest.Unreadable, idem.ErrRecordUnreadable},
 		} {
-			r, c := newRig(t, nil), new(counter)
+			r := newRig(t, nil)
 			r.faults.Always(tc.fault)
 			start := time.Now()
 			_, err := idem.Do(idem.WithKillTime(t.Context(), start.Add(2600*time.Millisecond)), r.engine,
-				op.Key("t", "k"), 1, c.run)
+				op.Key("t", "k"), 1, r.c.run)
 			require.ErrorIs(t, err, tc.err, name)
 			require.Less(t, time.Since(start), time.Second, name)
 			require.NotContains(t, r.faults.Calls(), idemtest.Acquire, name)
@@ -288,14 +288,14 @@ func TestTimeLeft(t *testing.T) {
 		refused(t, r.in(idem.WithKillTime(t.Context(), time.Time{})), key, idem.ErrOutOfTime, new(counter).run)
 	})
 	bubble(t, "the claim took too long", func(t *testing.T) {
-		r, c := newRig(t, &idem.Options{Guard: 3900 * time.Millisecond}), new(counter)
+		r := newRig(t, &idem.Options{Guard: 3900 * time.Millisecond})
 		r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
 			time.Sleep(3100 * time.Millisecond) // a store that does not heed its context
 			return call.Do(context.WithoutCancel(ctx))
 		})
-		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second)), r.engine, op.Key("t", "k"), 1, c.run)
+		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second)), r.engine, op.Key("t", "k"), 1, r.c.run)
 		require.ErrorIs(t, err, idem.ErrOutOfTime)
-		require.Zero(t, c.count())
+		require.Zero(t, r.c.count())
 		require.Equal(t, idem.Released, r.state(t, op.Key("t", "k")))
 	})
 }

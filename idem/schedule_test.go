@@ -235,7 +235,7 @@ func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
 // lapsed, and only then comes the withdrawal: an attempt before it may have taken
 // effect, so the question stays open.
 func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		op := idem.Operation{Name: "changing", Repeat: idem.Repeatable}
 		key := op.Key("t", "k")
 		killed(t, r, key)

@@ -140,7 +140,7 @@ func deadlineOf(ctx context.Context) time.Time {
 // The budget for the store shrinks with the time that the caller has left, however little that is.
 func TestShadowTakesATenthOfTheTimeLeft(t *testing.T) {
 	for _, left := range []time.Duration{time.Second, 100 * time.Millisecond, 10 * time.Millisecond} {
-		rigInBubble(t, func(t *testing.T, r *rig) {
+		inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 			r.faults.Always(idemtest.BlackHole)
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
@@ -201,7 +201,7 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 			r := *at
 			if dies {
 				// The process is killed in its handler: the next one knows nothing.
-				defer func() { *at = newRigAt(t, r.mem, r.clock, nil) }()
+				defer func() { *at = rigOver(t, r.mem, r.clock, nil) }()
 			}
 			defer func() {
 				if p := recover(); p != nil {
@@ -366,7 +366,7 @@ func TestEachRecordOfAShadowExpires(t *testing.T) {
 
 // A handler that outlives a lease still is the one in flight.
 func TestShadowRenewsItsClaim(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		r.engine, _ = idem.New(r.faults, &idem.Options{Observer: r.events.observer})
 		must(t, r, inShadow(unsafe).Key("t", "k"), func(context.Context, int) (int, error) {
 			time.Sleep(2 * time.Minute)

@@ -17,7 +17,7 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
 		"request lost": idemtest.LoseRequest} {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-			bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 				r.faults.Always(fault, idemtest.RecordStep)
 				refused(t, r, key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
 					_, err := idem.Step(ctx, "ship", r.e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
@@ -42,17 +42,17 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 
 // An attempt that was taken over finds out at its next step.
 func TestZombieStopsAtItsNextStep(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	must(t, r, key, steps(func(ctx context.Context) (string, error) {
 		r.clock.Advance(time.Hour)
-		must(t, r.elsewhere(t), key, steps(e.alone("ship", nil)))
-		_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
+		must(t, r.elsewhere(t), key, steps(r.e.alone("ship", nil)))
+		_, err := idem.Step(ctx, "charge", r.e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 		require.ErrorIs(t, err, idem.ErrLeaseLost)
 		require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 		return "zombie", nil
 	})) // its caller gets the recorded outcome
-	require.Zero(t, e.ran("charge"))
-	require.Equal(t, 1, e.ran("ship"))
+	require.Zero(t, r.e.ran("charge"))
+	require.Equal(t, 1, r.e.ran("ship"))
 }
 
 // A repeatable operation that hangs in an at-most-once step is parked from the side

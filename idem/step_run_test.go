@@ -39,16 +39,16 @@ func cancelled(t *testing.T, r *rig, ctx context.Context, e *effects) error {
 
 // A cancellation leaves no write in doubt and no step open that has not begun.
 func TestCancelledStep(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	handler := func(last error) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
-			_ = cancelled(t, r, ctx, e)
+			_ = cancelled(t, r, ctx, r.e)
 			require.NoError(t, ctx.Err(), "the operation goes on")
 			return "", last
 		}
 	}
 	errs(t, r, key, steps(handler(errPlain)))
-	require.Zero(t, e.ran("ship"))
+	require.Zero(t, r.e.ran("ship"))
 	require.True(t, r.record(t, key).Steps["ship"].NotExecuted)
 	refused(t, r, key, declinedError{}, steps(handler(idem.Permanent(declinedError{}))))
 	require.Equal(t, idem.Failed, r.state(t, key))
@@ -57,37 +57,37 @@ func TestCancelledStep(t *testing.T) {
 // Running out of time over a mark does not say for the handler that nothing was
 // executed.
 func TestStepThatDidNotBeginIsNotTheHandlersWord(t *testing.T) {
-	r, e, key := stepsOn(t, unsafe)
+	r, key := rigOn(t, unsafe)
 	refused(t, r, key, context.Canceled, func(ctx context.Context, _ int) (string, error) {
-		return "", cancelled(t, r, ctx, e)
+		return "", cancelled(t, r, ctx, r.e)
 	})
 	require.Equal(t, idem.Unknown, r.state(t, key))
 }
 
 // What is recorded is needed to undo it too, cancelled or not.
 func TestCancelledReplay(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	for _, last := range []error{errPlain, idem.Permanent(declinedError{})} {
 		refused(t, r, key, nil, steps(func(ctx context.Context) (string, error) {
 			inner, cancel := context.WithCancel(ctx)
-			if e.ran("flight") > 0 {
+			if r.e.ran("flight") > 0 {
 				cancel()
 			}
 			defer cancel()
-			_, err := idem.Step(inner, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
+			_, err := idem.Step(inner, "flight", r.e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: r.e.undo("flight")})
 			require.NoError(t, err)
 			return "", last
 		}))
 	}
-	require.Equal(t, []int{1, 1}, e.all("flight", "undo flight"))
+	require.Equal(t, []int{1, 1}, r.e.all("flight", "undo flight"))
 	require.Equal(t, idem.Failed, r.state(t, key))
 }
 
 // In Lambda too a stopped operation's context says why.
 func TestStoppedOperationSaysWhy(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Next(idemtest.RecordStep, idemtest.Refuse)
-		refused(t, r.inLambda(), safe.Key("t", "k"), idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (int, error) {
+		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (int, error) {
 			_, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
@@ -149,13 +149,13 @@ func TestCompensationAtTheDeadline(t *testing.T) {
 
 // Whatever the rate, a delay stays within its bound.
 func TestRetryDelaysDoNotOverflow(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		day := 24 * time.Hour
 		many := make([]error, 20)
 		for i := range many {
 			many[i] = errPlain
 		}
-		must(t, r, safe.Key("t", "k"), steps(func(ctx context.Context) (string, error) {
+		must(t, r, key, steps(func(ctx context.Context) (string, error) {
 			_, err := idem.Step(ctx, "r", r.e.step("r"),
 				&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: math.MaxInt64}})
 			require.ErrorContains(t, err, "over a day")
@@ -170,7 +170,7 @@ func TestRetryDelaysDoNotOverflow(t *testing.T) {
 // An operation that runs from within a step is one of its own: its token does not
 // depend on where it is called from, and it may have steps.
 func TestOperationInsideAStep(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
+	r := newRig(t, nil)
 	inner := safe.Key("t", "inner")
 	var inside, outside, step string
 	nested := func(ctx context.Context, token *string) (string, error) {
@@ -178,7 +178,7 @@ func TestOperationInsideAStep(t *testing.T) {
 			*token = idem.Token(ctx)
 			info, _ := idem.InfoOf(ctx)
 			require.Empty(t, info.Step)
-			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
+			_, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
 			return "", errors.Join(err, errPlain)
 		})
 	}
@@ -192,7 +192,7 @@ func TestOperationInsideAStep(t *testing.T) {
 	require.ErrorIs(t, err, errPlain)
 	require.Equal(t, outside, inside)
 	require.NotEqual(t, step, inside)
-	require.Equal(t, 1, e.ran("ship"))
+	require.Equal(t, 1, r.e.ran("ship"))
 }
 
 // Steps side by side, over several renewals of the lease, some of them retried, some
@@ -365,7 +365,7 @@ var (
 // A takeover keeps the record's identity and steps, and shows the same outcome live
 // as on replay.
 func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		op := safe
 		op.Values = idem.KeepValues
 		key := op.Key("t", "k")
@@ -411,10 +411,10 @@ func TestReleasedWithStepsIsKept(t *testing.T) {
 func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const longest = 10 * time.Minute
-		r, e, key := stepsOn(t, safe)
+		r, key := rigOn(t, safe)
 		var began []time.Time
 		handler := func(ctx context.Context) (string, error) {
-			got, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
+			got, err := idem.Step(ctx, "charge", r.e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
 				NotFoundFinalAfter: longest, Interrupted: func(_ context.Context, at time.Time) (receiptOf, error) {
 					began = append(began, at)
 					return receiptOf{}, idem.NotExecuted(errPlain)
@@ -436,11 +436,11 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 			require.Equal(t, idem.Released, r.state(t, key), "a later attempt asks again")
 			require.True(t, r.record(t, key).Steps["charge"].Begun)
 			require.True(t, r.record(t, key).Uncertain)
-			require.Zero(t, e.ran("charge"))
+			require.Zero(t, r.e.ran("charge"))
 		}
 		r.clock.Advance(idem.DefaultMargin)
 		require.Equal(t, "charge", must(t, r, key, steps(handler)))
-		require.Equal(t, 1, e.ran("charge"))
+		require.Equal(t, 1, r.e.ran("charge"))
 		for _, at := range began {
 			require.WithinDuration(t, start, at, time.Second)
 		}
@@ -576,7 +576,7 @@ func TestOpenStepOfAnOperationThatIsBeingUndone(t *testing.T) {
 // A handler may return while a begin mark is on its way. The attempt ends as if nothing
 // had begun, so nothing does: the next one would run it a second time.
 func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		key, landed := safe.Key("t", "k"), make(chan struct{})
 		r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
 			err := c.Do(ctx)

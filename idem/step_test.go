@@ -95,14 +95,14 @@ func doSteps(t *testing.T, r *rig, key idem.Key, fn func(context.Context) (strin
 
 func TestRecordedStepIsSkipped(t *testing.T) {
 	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-		r, e, key := stepsOn(t, safe)
+		r, key := rigOn(t, safe)
 		handler := func(last error) func(context.Context) (string, error) {
 			return func(ctx context.Context) (string, error) {
-				first, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: semantics})
+				first, err := idem.Step(ctx, "charge", r.e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 				if err != nil {
 					return "", err
 				}
-				second, err := idem.Step(ctx, "ship", e.step("ship", last), nil)
+				second, err := idem.Step(ctx, "ship", r.e.step("ship", last), nil)
 				return first.ID + second.ID, err
 			}
 		}
@@ -111,8 +111,8 @@ func TestRecordedStepIsSkipped(t *testing.T) {
 		require.Zero(t, r.record(t, key).ExpiresAt, "steps wait for their operation, however long")
 		out := must(t, r, key, steps(handler(errPlain)))
 		require.Equal(t, "chargeship", out)
-		require.Equal(t, 1, e.ran("charge"))
-		require.Equal(t, 2, e.ran("ship"))
+		require.Equal(t, 1, r.e.ran("charge"))
+		require.Equal(t, 2, r.e.ran("ship"))
 		require.Empty(t, r.record(t, key).Steps, "they go with the outcome")
 		require.NotZero(t, r.record(t, key).ExpiresAt)
 		require.Equal(t, out, must(t, r, key, steps(nil2)))
@@ -123,10 +123,10 @@ func nil2(context.Context) (string, error) { panic("the outcome is recorded") }
 
 // A not repeatable operation that executed nothing more keeps its steps.
 func TestStepsOfANotRepeatableOperation(t *testing.T) {
-	r, e, key := stepsOn(t, unsafe)
+	r, key := rigOn(t, unsafe)
 	handler := func(err error) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
-			if _, err := idem.Step(ctx, "charge", e.step("charge"), nil); err != nil {
+			if _, err := idem.Step(ctx, "charge", r.e.step("charge"), nil); err != nil {
 				return "", err
 			}
 			return "done", err
@@ -135,7 +135,7 @@ func TestStepsOfANotRepeatableOperation(t *testing.T) {
 	errs(t, r, key, steps(handler(idem.NotExecuted(errPlain))))
 	require.Equal(t, idem.Released, r.state(t, key))
 	require.Equal(t, "done", must(t, r, key, steps(handler(nil))))
-	require.Equal(t, 1, e.ran("charge"))
+	require.Equal(t, 1, r.e.ran("charge"))
 }
 
 // The value is the same live and on replay, though JSON does not keep it.
@@ -156,22 +156,22 @@ func TestStepResultGoesThroughItsCodec(t *testing.T) {
 }
 
 func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
+	r, key := rigOn(t, safe)
 	var got []error
 	for range 2 {
 		errs(t, r, key, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "charge", e.step("charge", idem.Permanent(declinedError{})), nil)
+			_, err := idem.Step(ctx, "charge", r.e.step("charge", idem.Permanent(declinedError{})), nil)
 			got = append(got, err)
 			return "", errPlain // and not the step's
 		})
 	}
-	require.Equal(t, 1, e.ran("charge"))
+	require.Equal(t, 1, r.e.ran("charge"))
 	require.ErrorIs(t, got[0], declinedError{})
 	rec := errorAs[*idem.RecordedError](t, got[1])
 	require.Equal(t, idem.Failure{Message: "card declined", Type: "declinedError", Code: "card_declined"}, rec.Failure)
 	// The handler may make it the operation's outcome too.
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "charge", e.step("charge"), nil)
+		_, err := idem.Step(ctx, "charge", r.e.step("charge"), nil)
 		return "", idem.PermanentStep(err)
 	})
 	require.EqualError(t, err, "card declined")
@@ -288,7 +288,7 @@ func TestStepRetries(t *testing.T) {
 		"with delays that grow to a bound": {idem.AtLeastOnce,
 			idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}, many[:4], 5, true},
 	} {
-		bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1,
 				steps(r.e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: c.semantics, Retry: c.retry}, c.errs...)))
 			require.Equal(t, c.ok, err == nil, "%v", err)
@@ -357,20 +357,20 @@ func TestStepTokens(t *testing.T) {
 }
 
 func TestStepMistakes(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	_, err := idem.Step(t.Context(), "s", e.step("s"), nil)
+	r := newRig(t, nil)
+	_, err := idem.Step(t.Context(), "s", r.e.step("s"), nil)
 	mistaken(t, err, "pass the context that the handler was given")
 	var escaped context.Context
 	must(t, r, safe.Key("t", "k"), steps(func(ctx context.Context) (string, error) {
 		escaped = ctx
-		_, err := idem.Step(ctx, "once", e.step("once"), nil)
+		_, err := idem.Step(ctx, "once", r.e.step("once"), nil)
 		require.NoError(t, err)
 		for problem, try := range map[string]func() error{
-			"used twice": func() error { _, err := idem.Step(ctx, "once", e.step("s"), nil); return err },
-			"is empty":   func() error { _, err := idem.Step(ctx, "", e.step("s"), nil); return err },
-			"101 bytes":  func() error { _, err := idem.Step(ctx, strings.Repeat("x", 101), e.step("s"), nil); return err },
-			"control":    func() error { _, err := idem.Step(ctx, "a\nb", e.step("s"), nil); return err },
-			"own":        func() error { _, err := idem.Step(ctx, "idem:undo:once", e.step("s"), nil); return err },
+			"used twice": func() error { _, err := idem.Step(ctx, "once", r.e.step("s"), nil); return err },
+			"is empty":   func() error { _, err := idem.Step(ctx, "", r.e.step("s"), nil); return err },
+			"101 bytes":  func() error { _, err := idem.Step(ctx, strings.Repeat("x", 101), r.e.step("s"), nil); return err },
+			"control":    func() error { _, err := idem.Step(ctx, "a\nb", r.e.step("s"), nil); return err },
+			"own":        func() error { _, err := idem.Step(ctx, "idem:undo:once", r.e.step("s"), nil); return err },
 			"is nil":     func() error { _, err := idem.Step[int](ctx, "nil", nil, nil); return err },
 			"chan": func() error {
 				_, err := idem.Step(ctx, "c", func(context.Context) (chan int, error) { return nil, nil }, nil)
@@ -391,38 +391,38 @@ func TestStepMistakes(t *testing.T) {
 			"BackoffRate":                    {Retry: idem.Retry{MaxTries: 3, BackoffRate: 0.5}},
 			"no MaxTries":                    {Retry: idem.Retry{MaxDelay: time.Second}},
 			"Semantics is 7":                 {Semantics: 7},
-			"with its unit":                  {Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: e.found("s")},
-			"NotFoundFinalAfter is missing":  {Semantics: idem.AtMostOnce, Interrupted: e.found("s")},
+			"with its unit":                  {Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: r.e.found("s")},
+			"NotFoundFinalAfter is missing":  {Semantics: idem.AtMostOnce, Interrupted: r.e.found("s")},
 			"no meaning without Interrupted": {Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately},
 			"cannot be negative": {
-				Semantics: idem.AtMostOnce, NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s"),
+				Semantics: idem.AtMostOnce, NotFoundFinalAfter: -time.Minute, Interrupted: r.e.found("s"),
 			},
-			"just run again": {NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")},
+			"just run again": {NotFoundFinalAfter: idem.Immediately, Interrupted: r.e.found("s")},
 		} {
-			_, err := idem.Step(ctx, "r", e.step("s"), &config)
+			_, err := idem.Step(ctx, "r", r.e.step("s"), &config)
 			mistaken(t, err, problem)
 		}
-		require.Zero(t, e.ran("s"), "nothing runs after a mistake")
+		require.Zero(t, r.e.ran("s"), "nothing runs after a mistake")
 		return "", nil
 	}))
-	_, err = idem.Step(escaped, "late", e.step("s"), nil)
+	_, err = idem.Step(escaped, "late", r.e.step("s"), nil)
 	require.ErrorContains(t, err, "the handler has returned")
 }
 
 // No function would be asked after a crash. Whoever declares that learns it at the first call, before the
 // step runs.
 func TestInterruptedIsRefusedWhereNobodyWouldBeAsked(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
+	r := newRig(t, nil)
 	for name, tc := range map[string]struct {
 		op   idem.Operation
 		runs int
 	}{
 		"not repeatable": {unsafe, 0}, "repeatable": {safe, 1},
 	} {
-		_, err := doSteps(t, r, tc.op.Key("t", name), e.alone(name, &idem.StepConfig[receiptOf]{
-			Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: e.found(name),
+		_, err := doSteps(t, r, tc.op.Key("t", name), r.e.alone(name, &idem.StepConfig[receiptOf]{
+			Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: r.e.found(name),
 		}))
-		require.Equal(t, tc.runs, e.ran(name))
+		require.Equal(t, tc.runs, r.e.ran(name))
 		if tc.runs == 0 {
 			mistaken(t, err, "Declare it idem.Repeatable")
 			require.Empty(t, r.record(t, tc.op.Key("t", name)).Steps)
@@ -438,7 +438,7 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 	for _, kind := range []string{"error", "panic", "panic back", "too large"} {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
 			t.Run(kind, func(t *testing.T) {
-				r := newRigAt(t, memstore.Options{MaxResult: 1000}.New(), new(idemtest.Clock), nil)
+				r := rigOver(t, memstore.Options{MaxResult: 1000}.New(), new(idemtest.Clock), nil)
 				key := safe.Key("t", "k")
 				runs := 0
 				var told []*idem.StepUnavailableError
@@ -476,10 +476,10 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 // The compensation would need the result: somebody must look.
 func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 	for _, again := range []bool{false, true} {
-		r, e, key := stepsOn(t, safe)
+		r, key := rigOn(t, safe)
 		handler := func(end error) func(context.Context) (string, error) {
 			return func(ctx context.Context) (string, error) {
-				e.book(ctx, t, "flight")
+				r.e.book(ctx, t, "flight")
 				_, err := idem.Step(ctx, "s", func(context.Context) (awkward, error) { return awkward{"error"}, nil },
 					&idem.StepConfig[awkward]{Compensate: func(context.Context, awkward) error { panic("there is no result") }})
 				require.ErrorAs(t, err, new(*idem.StepUnavailableError))
@@ -492,7 +492,7 @@ func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 		_, err := doSteps(t, r, key, handler(idem.Permanent(declinedError{})))
 		require.ErrorContains(t, err, `step "s" cannot be undone, its result could not be kept`)
 		require.Equal(t, idem.Unknown, r.state(t, key))
-		require.Zero(t, e.ran("undo flight"), "nothing is undone across it")
+		require.Zero(t, r.e.ran("undo flight"), "nothing is undone across it")
 	}
 }
 

@@ -76,7 +76,7 @@ func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
 	for fact, first := range faults {
 		for result, second := range faults {
 			for _, lambda := range []bool{true, false} {
-				bubbleOn(t, fact+"/"+result, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+				testOn(t, fact+"/"+result, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 					r.faults.Next(idemtest.Finish, noRoom, first, second)
 					res := mustRun(t, r.in(inside(t, lambda)), key, text)
 					require.Equal(t, "the result", res.Value)
@@ -115,7 +115,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 		},
 		"never": func(*testing.T, *rig, *idemtest.Call) {},
 	} {
-		bubbleOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			var whole *idemtest.Call
 			r.faults.Next(idemtest.Finish, idemtest.Hold(&whole), noRoom)
 			must(t, r.inLambda(), key, text)
@@ -167,7 +167,7 @@ func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 // large only then, is recorded without it.
 func TestQueuedOutcomeWithoutItsTooLargeResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRigOver(t, memstore.Options{MaxResult: 5}.New(), nil)
+		r := rigOver(t, memstore.Options{MaxResult: 5}.New(), new(idemtest.Clock), nil)
 		key := unsafe.Key("t", "k")
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
 		must(t, r.inLambda(), key, text)
@@ -194,15 +194,15 @@ func TestCommitBeforeItsResult(t *testing.T) {
 		for fault, f := range map[string]idemtest.Fault{"passes": idemtest.Pass, "no room": noRoom,
 			"reply lost": idemtest.LoseReply} {
 			bubble(t, name+"/"+fault, func(t *testing.T) {
-				b := newBankRig(t)
+				b := newRig(t, nil)
 				key := op.Key("t", "k")
 				b.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, f)
 				res := mustRun(t, b.inLambda(), key, pay(effect{n: 1}, nil))
 				require.Equal(t, idem.Completed, res.Outcome.RecordState)
 				require.Equal(t, fault != "passes", res.Outcome.Queued)
-				require.Equal(t, 1, b.ledger.sum())
+				require.Equal(t, 1, b.committed())
 				require.NoError(t, b.engine.Flush(t.Context()))
-				require.Equal(t, 1, b.ledger.sum())
+				require.Equal(t, 1, b.committed())
 				rec := b.record(t, key)
 				require.False(t, rec.Omitted)
 				require.Equal(t, `"paid"`, string(rec.Body.Data))
@@ -218,10 +218,10 @@ func TestCommitHasTimeForItsUnit(t *testing.T) {
 		"reserved": safe, "atomic": {Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			b := newBankRig(t)
+			b := newRig(t, nil)
 			b.faults.Next(idemtest.Finish, slow(4*time.Second, idemtest.Pass))
-			must(t, b.rig, op.Key("t", "k"), pay(effect{n: 1, size: 4 << 20}, nil))
-			require.Equal(t, 1, b.ledger.sum())
+			must(t, b, op.Key("t", "k"), pay(effect{n: 1, size: 4 << 20}, nil))
+			require.Equal(t, 1, b.committed())
 		})
 	}
 }
@@ -241,7 +241,7 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 		"a result owed": {noRoom, func(context.Context, int) (int, error) { return 1, nil }, false},
 		"not executed":  {idemtest.Refuse, fails(idem.NotExecuted(errPlain)), false},
 	} {
-		bubbleOn(t, name, short, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, name, short, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Next(idemtest.Finish, tc.fault, idemtest.LoseRequest)
 			ended := time.Now()
 			_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, tc.handler)
@@ -266,13 +266,13 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 // So does the retention of a commit that was sent a second time.
 func TestRetentionOfACommitCountsFromItsLastTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBankRig(t)
-		released(t, b.rig, safe.Key("t", "k"))
+		b := newRig(t, nil)
+		released(t, b, safe.Key("t", "k"))
 		op := safe
 		op.Mode, op.Retention = idem.Atomic, time.Minute
 		b.faults.Next(idemtest.Get, readsNothing)
 		b.faults.Next(idemtest.Finish, slow(1100*time.Millisecond, idemtest.Pass))
-		res := mustRun(t, b.rig, op.Key("t", "k"), pay(effect{n: 1}, nil))
+		res := mustRun(t, b, op.Key("t", "k"), pay(effect{n: 1}, nil))
 		rec := b.record(t, op.Key("t", "k"))
 		require.Equal(t, 2, rec.Attempt)
 		require.False(t, rec.ExpiresAt.Before(rec.UpdatedAt.Add(time.Minute)))
@@ -283,7 +283,7 @@ func TestRetentionOfACommitCountsFromItsLastTry(t *testing.T) {
 // A retention that is shorter than what a write may take does not run out before the
 // outcome has landed.
 func TestNoOutcomeIsBornExpired(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		for n, size := range []int{1, 4 << 20} {
 			key := idem.Operation{Name: "short", Retention: time.Second}.Key("t", strings.Repeat("k", n+1))
 			budget := 2*time.Second + time.Duration(size>>20)*time.Second

@@ -67,7 +67,7 @@ func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 // the claim moves what is due.
 func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
 	for _, op := range both {
-		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 			must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 				due := r.record(t, key).LeaseUntil.Add(idem.DefaultMargin)
 				return idem.Step(ctx, "charge", func(context.Context) (int, error) {

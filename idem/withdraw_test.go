@@ -44,7 +44,7 @@ func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
 	} {
 		for _, queued := range []bool{false, true} {
 			for _, op := range both {
-				bubbleOn(t, name, op, func(t *testing.T, r *rig, key idem.Key) {
+				testOn(t, name, op, func(t *testing.T, r *rig, key idem.Key) {
 					if queued {
 						r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
 					}
@@ -157,7 +157,7 @@ func TestClaimsOfOneKeyAreTakenBackTogether(t *testing.T) {
 		"records go soon":                {safe, never, time.Minute, 32, 32 * 8},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
+			r := newRig(t, nil)
 			tc.op.Retention = tc.retention
 			key := tc.op.Key("t", "k")
 			late := inDoubt(t, r, key, 32, tc.lands)
@@ -168,8 +168,8 @@ func TestClaimsOfOneKeyAreTakenBackTogether(t *testing.T) {
 			for _, call := range late {
 				require.ErrorAs(t, call.Do(t.Context()), new(*protocol.ConflictError))
 			}
-			must(t, r, key, c.run)
-			require.Equal(t, 1, c.count())
+			must(t, r, key, r.c.run)
+			require.Equal(t, 1, r.c.count())
 		})
 	}
 }
@@ -189,7 +189,7 @@ func TestClaimsOfOneKeyWaitTogetherForAStoreThatIsDown(t *testing.T) {
 
 // A record that was seen is not believed for long, and another key's says nothing.
 func TestWithdrawalIsBelievedForAMinute(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		doubt := func(k string) int {
 			r.faults.Reset()
 			inDoubt(t, r, safe.Key("t", k), 1, func(int) bool { return false })
@@ -302,7 +302,7 @@ func TestAStoreThatCommitsNoUnitsIsAskedFirst(t *testing.T) {
 
 // The record of a shadow that is parked while its handler still runs expires.
 func TestAShadowOfAHandlerPastItsDeadlineExpires(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second))
 		_, _ = idem.Do(ctx, r.engine, inShadow(unsafe).Key("t", "k"), 1, func(context.Context, int) (int, error) {
 			time.Sleep(3900 * time.Millisecond)
@@ -350,7 +350,7 @@ func (sealable) Seal() bool { return false }
 // for another one's, and leaves.
 func TestAWithdrawalThatMeetsItsOwnClaimTakesItBack(t *testing.T) {
 	for _, op := range both {
-		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 			leftExpired(t, r, key)
 			var claim *idemtest.Call
 			r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
@@ -382,14 +382,14 @@ func TestAWithdrawnShadowKeepsNoValue(t *testing.T) {
 
 // A call that fails open and has no time left for its handler reports that alone.
 func TestFailingOpenIsReportedIfTheHandlerRuns(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
-		op := failsOpen
-		op.MinTime = 3 * time.Second
+	op := failsOpen
+	op.MinTime = 3 * time.Second
+	inBubble(t, op, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Next(idemtest.Acquire, idemtest.BlackHole)
 		r.faults.Next(idemtest.Withdraw, idemtest.BlackHole)
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 		defer cancel()
-		refused(t, r.in(ctx), op.Key("t", "k"), nil, r.c.run)
+		refused(t, r.in(ctx), key, nil, r.c.run)
 		require.Zero(t, r.c.count())
 		require.NotContains(t, r.events.take(), "failed_open")
 	})
