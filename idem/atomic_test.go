@@ -122,7 +122,6 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 // What the record of an earlier attempt, whatever its mode, means for one in
 // atomic mode.
 func TestAtomicFindsARecord(t *testing.T) {
-	later := func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(48 * time.Hour) }
 	for _, tc := range []struct {
 		name    string
 		before  func(*testing.T, *rig, idem.Key)
@@ -130,12 +129,12 @@ func TestAtomicFindsARecord(t *testing.T) {
 		state   idem.State
 		attempt int
 	}{
-		{"released", both2(uncertainly), nil, idem.Completed, 2},
-		{"released", both2(released), nil, idem.Completed, 2},
-		{"lapsed", both2(killed, later), nil, idem.Completed, 2},
-		{"expired", both2(finished, later), nil, idem.Completed, 2},
-		{"in flight", both2(killed), idem.ErrInFlight, idem.InProgress, 1},
-		{"accepted", both2(accepted), idem.ErrAccepted, idem.Pending, 1},
+		{"released", all(uncertainly), nil, idem.Completed, 2},
+		{"released", all(released), nil, idem.Completed, 2},
+		{"lapsed", all(killed, twoDays), nil, idem.Completed, 2},
+		{"expired", all(finished, twoDays), nil, idem.Completed, 2},
+		{"in flight", all(killed), idem.ErrInFlight, idem.InProgress, 1},
+		{"accepted", all(accepted), idem.ErrAccepted, idem.Pending, 1},
 		{"with steps", func(t *testing.T, r *rig, key idem.Key) {
 			killedWith(t, r, key, protocol.StepWrite{Name: "ship", Result: []byte("1")})
 		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},

@@ -331,9 +331,9 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 	}{
 		{"create", unsafe, nil, 1},
 		{"create, repeatable", safe, nil, 1},
-		{"take over", safe, both2(killed, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
+		{"take over", safe, all(killed, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
 		{"claim a released record", unsafe, released, 2},
-		{"replace an expired", unsafe, both2(finished, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
+		{"replace an expired", unsafe, all(finished, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
 	} {
 		for _, applied := range []bool{false, true} {
 			name := tc.name + map[bool]string{true: ", applied", false: ", not applied"}[applied]

@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,112 +21,130 @@ func m(ms ...idemtest.Method) []idemtest.Method { return ms }
 // recordedPlain is what a replay of errPlain gets.
 var recordedPlain = &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}
 
-// What each path costs in store calls. Result reads the old item's own body: it
+// path is a call and what it costs in store calls. Result reads the old item's own body: it
 // is a call to the database only where the result lies in parts.
+type path struct {
+	name   string
+	op     idem.Operation
+	before play
+	input  int
+	err    error
+	calls  []idemtest.Method
+	events []string
+}
+
+func (p path) runs() bool { return p.calls[len(p.calls)-1] == idemtest.Finish }
+
+var (
+	twoDays            = after(48 * time.Hour)
+	takeover, tookOver = m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}
+	replayed           = []string{"replayed"}
+	keyReused          = []string{"key_reused"}
+	unreadable         = []string{"record_unreadable"}
+)
+
+// paths are those of a call with time and of one that comes too late for a claim. That one reads the record in
+// place of the first claim, and the rest is the same where nothing runs.
+var paths = []path{
+	{"first", unsafe, nothing, 1, nil, m("Acquire", "Finish"), []string{"claimed", "completed"}},
+	{"replay", unsafe, finished, 1, nil, m("Acquire", "Result"), replayed},
+	{"replay of a failure", unsafe, failed, 1, recordedPlain, m("Acquire"), replayed},
+	{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Acquire"), []string{"in_flight"}},
+	{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Acquire", "Result"), keyReused},
+	{"reused in flight", unsafe, killed, 2, idem.ErrKeyReused, m("Acquire"), keyReused},
+	{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), keyReused},
+	{"another input after nothing was executed", unsafe, released, 2, nil, takeover, tookOver},
+	{"the first input after that", unsafe, all(released, correctly), 1, idem.ErrKeyReused, m("Acquire", "Result"),
+		keyReused},
+	{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Acquire"), keyReused},
+	{"a newer fingerprint is no mismatch", unsafe, ofTheFuture, 1, idem.ErrRecordUnreadable, m("Acquire"), unreadable},
+	{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"outcome_unknown"}},
+	{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Acquire"), []string{"accepted"}},
+	{"lapsed, parked", unsafe, lapsed, 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"),
+		[]string{"parked", "outcome_unknown"}},
+	{"lapsed, and not parked", unsafe, all(lapsed, faulty("Settle", idemtest.Refuse)), 1,
+		idem.ErrStoreUnavailable, m("Acquire", "Settle"), []string{"store_unavailable"}},
+	{"lapsed, taken over", safe, lapsed, 1, nil, takeover, tookOver},
+	{"lapsed, reused", safe, lapsed, 2, idem.ErrKeyReused, m("Acquire"), keyReused},
+	{"released", unsafe, released, 1, nil, takeover, tookOver},
+	{"released, uncertain", safe, uncertainly, 1, nil, takeover, tookOver},
+	{"expired", unsafe, all(finished, twoDays), 1, nil, takeover, tookOver},
+	{"expired, with another input", unsafe, all(finished, twoDays), 2, nil, takeover, tookOver},
+	{"expired failure", unsafe, all(failed, twoDays), 1, nil, takeover, tookOver},
+	{"unknown never expires", unsafe, all(parked, twoDays), 1, idem.ErrOutcomeUnknown, m("Acquire"),
+		[]string{"outcome_unknown"}},
+	{"its result unreadable", unsafe, all(finished, faulty("Result", idemtest.Unreadable)), 1, nil,
+		m("Acquire", "Result", "Get", "Result"), replayed},
+	{"its result always unreadable", unsafe, all(finished, always(idemtest.Unreadable, "Result")), 1,
+		idem.ErrRecordUnreadable, m("Acquire", "Result", "Get", "Result"), unreadable},
+}
+
+// A record that cannot be read, or that does not come with the failed condition, is read once more.
+// If that fails, so does the call.
 func TestCallsOfEveryPath(t *testing.T) {
-	hour := func(t *testing.T, r *rig, key idem.Key) { r.clock.Advance(48 * time.Hour) }
-	takeover, tookOver := m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}
-	for _, tc := range []struct {
-		name   string
-		op     idem.Operation
-		before func(t *testing.T, r *rig, key idem.Key)
-		input  int
-		err    error
-		calls  []idemtest.Method
-		events []string
-	}{
-		{"first", unsafe, nil, 1, nil, m("Acquire", "Finish"), []string{"claimed", "completed"}},
-		{"replay", unsafe, finished, 1, nil, m("Acquire", "Result"), []string{"replayed"}},
-		{"replay of a failure", unsafe, failed, 1, recordedPlain, m("Acquire"), []string{"replayed"}},
-		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Acquire"), []string{"in_flight"}},
-		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Acquire", "Result"), []string{"key_reused"}},
-		{"reused in flight", unsafe, killed, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
-		{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
-		{"another input after nothing was executed", unsafe, released, 2, nil, takeover, tookOver},
-		{"the first input after that", unsafe, both2(released, correctly), 1, idem.ErrKeyReused, m("Acquire", "Result"),
-			[]string{"key_reused"}},
-		{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
-		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"outcome_unknown"}},
-		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Acquire"), []string{"accepted"}},
-		{"lapsed, parked", unsafe, both2(killed, hour), 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"),
-			[]string{"parked", "outcome_unknown"}},
-		{"lapsed, and not parked", unsafe, both2(killed, hour, func(_ *testing.T, r *rig, _ idem.Key) {
-			r.faults.Next(idemtest.Settle, idemtest.Refuse)
-		}), 1, idem.ErrStoreUnavailable, m("Acquire", "Settle"), []string{"store_unavailable"}},
-		{"lapsed, taken over", safe, both2(killed, hour), 1, nil, takeover, tookOver},
-		{"lapsed, reused", safe, both2(killed, hour), 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
-		{"released", unsafe, released, 1, nil, takeover, tookOver},
-		{"released, uncertain", safe, uncertainly, 1, nil, takeover, tookOver},
-		{"expired", unsafe, both2(finished, hour), 1, nil, takeover, tookOver},
-		{"expired, with another input", unsafe, both2(finished, hour), 2, nil, takeover, tookOver},
-		{"expired failure", unsafe, both2(failed, hour), 1, nil, takeover, tookOver},
-		{"unknown never expires", unsafe, both2(parked, hour), 1, idem.ErrOutcomeUnknown, m("Acquire"),
-			[]string{"outcome_unknown"}},
-	} {
+	for _, tc := range append(slices.Clone(paths),
+		path{"unreadable in the old item", unsafe, all(finished, faulty("Acquire", idemtest.Unreadable)), 1, nil,
+			m("Acquire", "Get", "Result"), replayed},
+		path{"not with the old item", unsafe, all(finished, faulty("Acquire", idemtest.BareConflict)), 1, nil,
+			m("Acquire", "Get", "Result"), replayed},
+		path{"always unreadable", unsafe, all(finished, always(idemtest.Unreadable, "Acquire", "Get")), 1,
+			idem.ErrRecordUnreadable, m("Acquire", "Get"), unreadable},
+		path{"a takeover does not fail open", failsOpen, all(lapsed, faulty("Acquire", idemtest.Pass, idemtest.Refuse)), 1,
+			idem.ErrStoreUnavailable, m("Acquire", "Acquire"), []string{"store_unavailable"}},
+		path{"TTL deletes before the takeover", safe, all(lapsed, goneBeforeTheSecond("Acquire")), 1, nil,
+			m("Acquire", "Acquire", "Get", "Acquire", "Finish"), []string{"claimed", "completed"}},
+	) {
 		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
-			if tc.before != nil {
-				tc.before(t, r, key)
-			}
+			tc.before(t, r, key)
 			r.events.take()
 			r.faults.Reset()
 			_, err := idem.Do(t.Context(), r.engine, key, tc.input, r.c.run)
-			if recorded, ok := tc.err.(*idem.RecordedError); ok {
-				require.Equal(t, recorded, err)
-			} else {
-				require.ErrorIs(t, err, tc.err)
-			}
+			expect(t, tc.err, err)
 			require.Equal(t, tc.calls, r.faults.Calls())
 			require.Equal(t, tc.events, r.events.take())
-			ran := tc.calls[len(tc.calls)-1] == idemtest.Finish
-			require.Equal(t, ran, r.c.count() == 1)
+			require.Equal(t, tc.runs(), r.c.count() == 1)
 		})
 	}
 }
 
-func both2(fs ...func(*testing.T, *rig, idem.Key)) func(*testing.T, *rig, idem.Key) {
-	return func(t *testing.T, r *rig, key idem.Key) {
-		for _, f := range fs {
-			f(t, r, key)
-		}
+// A call that comes too late gets what is recorded, and where it would run it gets its error: nothing runs, and
+// nothing but a lapsed claim's parking is written.
+func TestCallWithoutClaim(t *testing.T) {
+	late := errors.New("too late")
+	for _, tc := range append(slices.Clone(paths),
+		path{"unreadable once", unsafe, all(finished, faulty("Get", idemtest.Unreadable)), 1, nil,
+			m("", "Get", "Result"), replayed},
+		path{"unreadable", unsafe, always(idemtest.Unreadable, "Get"), 1, idem.ErrRecordUnreadable, m("", "Get"), unreadable},
+		path{"store down", unsafe, always(idemtest.Refuse, "Get"), 1, idem.ErrStoreUnavailable, m(""), nil},
+		path{"store down, fails open", failsOpen, always(idemtest.Refuse, "Get"), 1, idem.ErrStoreUnavailable, m(""), nil},
+	) {
+		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
+			tc.before(t, r, key)
+			before := r.record(t, key)
+			r.faults.Reset()
+			fp, err := fingerprint.JSON([]byte{byte('0' + tc.input)}, nil)
+			require.NoError(t, err)
+			out, err := r.engine.Execute(t.Context(), idem.Call{
+				Key: key, Fingerprint: fp, NoClaim: late,
+				Run: func(context.Context) idem.Answer { t.Fatal("the handler ran"); return idem.Answer{} },
+			})
+			want, calls := tc.err, append(m("Get"), tc.calls[1:]...)
+			if tc.runs() {
+				want, calls = late, m("Get")
+			}
+			expect(t, want, err)
+			if want == nil {
+				require.Equal(t, "1", string(out.Body))
+				require.True(t, out.Replayed)
+			}
+			require.Equal(t, calls, r.faults.Calls())
+			if slices.Contains(tc.events, "parked") {
+				require.Equal(t, idem.Unknown, r.state(t, key))
+				return
+			}
+			require.Equal(t, before, r.record(t, key))
+		})
 	}
-}
-
-func finished(t *testing.T, r *rig, key idem.Key) {
-	must(t, r, key, new(counter).run)
-}
-
-func failed(t *testing.T, r *rig, key idem.Key) {
-	errs(t, r, key, fails(idem.Permanent(errPlain)))
-}
-
-func released(t *testing.T, r *rig, key idem.Key) {
-	errs(t, r, key, fails(idem.NotExecuted(errPlain)))
-}
-
-// correctly executes another input than the first.
-func correctly(t *testing.T, r *rig, key idem.Key) {
-	_, err := idem.Do(t.Context(), r.engine, key, 2, new(counter).run)
-	require.NoError(t, err)
-}
-
-func uncertainly(t *testing.T, r *rig, key idem.Key) {
-	errs(t, r, key, fails(errPlain))
-}
-
-// killed leaves a claim whose process is gone.
-func killed(t *testing.T, r *rig, key idem.Key) {
-	h := r.elsewhere(t)
-	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-	must(t, h.inLambda(), key, new(counter).run)
-}
-
-func accepted(t *testing.T, r *rig, key idem.Key) {
-	finished(t, r, key)
-	rec := r.record(t, key)
-	r.mem.Delete(key.ID())
-	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: idem.Record{
-		ID: rec.ID, State: idem.Pending, Fingerprint: rec.Fingerprint, Owner: "o", Write: "w", Attempt: 1,
-	}}))
 }
 
 func TestInFlightSaysWhenToTryAgain(t *testing.T) {
@@ -144,27 +163,27 @@ func TestInFlightSaysWhenToTryAgain(t *testing.T) {
 	})
 }
 
-// An outcome is replayed until its expiry to the second, and not at it.
+// An outcome is replayed until its expiry to the second, and not at it. Clocks that differ by no more than the
+// margin agree on that, also where a commit finds the record.
 func TestExpiryBoundary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		op := unsafe
-		op.Retention = 10 * time.Second
-		r := newRig(t, nil)
-		r.clock.Advance(300 * time.Millisecond) // not on a second
-		key := op.Key("t", "k")
-		first := mustRun(t, r, key, r.c.run)
-		end := first.Outcome.ExpiresAt
-		require.Zero(t, end.Nanosecond())
-		require.Equal(t, 10700*time.Millisecond, end.Sub(r.clock.Now()), "rounded up: never less than promised")
+	for name, op := range map[string]idem.Operation{"reserved": {Name: "short", Retention: 10 * time.Second},
+		"atomic": {Name: "short", Retention: 10 * time.Second, Repeat: idem.Repeatable, Mode: idem.Atomic}} {
+		testOn(t, name, op, func(t *testing.T, r *rig, key idem.Key) {
+			r.clock.Advance(300 * time.Millisecond) // not on a second
+			end := mustRun(t, r, key, r.c.run).Outcome.ExpiresAt
+			require.Zero(t, end.Nanosecond())
+			require.Equal(t, 10700*time.Millisecond, end.Sub(r.clock.Now()), "rounded up: never less than promised")
 
-		// An observer's clock may be ahead by the margin: what was promised stands.
-		r.clock.Advance(end.Sub(r.clock.Now()) + idem.DefaultMargin - time.Millisecond)
-		require.Equal(t, 1, must(t, r, key, r.c.run))
-		r.clock.Advance(time.Millisecond)
-		again := mustRun(t, r, key, r.c.run)
-		require.Equal(t, 2, again.Value)
-		require.Equal(t, 2, again.Outcome.Attempt)
-	})
+			// An observer's clock may be ahead by the margin: what was promised stands.
+			r.clock.Advance(end.Sub(r.clock.Now()) + idem.DefaultMargin - time.Millisecond)
+			r.faults.Next(idemtest.Get, readsNothing)
+			require.Equal(t, 1, must(t, r, key, r.c.run))
+			r.clock.Advance(time.Millisecond)
+			again := mustRun(t, r, key, returns(7))
+			require.Equal(t, 7, again.Value)
+			require.Equal(t, 2, again.Outcome.Attempt)
+		})
+	}
 }
 
 // Retention counts from when the outcome is recorded, whatever the record said
@@ -204,60 +223,6 @@ func TestRecordOfAClaim(t *testing.T) {
 	})
 }
 
-// A record that cannot be read, or that does not come with the failed condition, is read once more.
-// If that fails, so does the call.
-func TestUnreadableRecordFailsClosed(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		fault func(f *idemtest.Faults)
-		calls []idemtest.Method
-		ok    bool
-	}{
-		{"in the old item", func(f *idemtest.Faults) {
-			f.Next(idemtest.Acquire, idemtest.Unreadable)
-		}, m("Acquire", "Get", "Result"), true},
-		{"not with the old item", func(f *idemtest.Faults) {
-			f.Next(idemtest.Acquire, idemtest.BareConflict)
-		}, m("Acquire", "Get", "Result"), true},
-		{"always", func(f *idemtest.Faults) {
-			f.Always(idemtest.Unreadable, idemtest.Acquire, idemtest.Get)
-		}, m("Acquire", "Get"), false},
-		{"its result", func(f *idemtest.Faults) {
-			f.Next(idemtest.Result, idemtest.Unreadable)
-		}, m("Acquire", "Result", "Get", "Result"), true},
-		{"its result, always", func(f *idemtest.Faults) {
-			f.Always(idemtest.Unreadable, idemtest.Result)
-		}, m("Acquire", "Result", "Get", "Result"), false},
-	} {
-		testOn(t, tc.name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-			finished(t, r, key)
-			r.faults.Reset()
-			r.events.take()
-			tc.fault(r.faults)
-			v, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-			require.Equal(t, tc.calls, r.faults.Calls())
-			if tc.ok {
-				require.NoError(t, err)
-				require.Equal(t, 1, v)
-				return
-			}
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-			require.Equal(t, []string{"record_unreadable"}, r.events.take())
-		})
-	}
-}
-
-// A fingerprint of a newer version is not a mismatch: it fails closed.
-func TestNewerFingerprintIsNoMismatch(t *testing.T) {
-	r, key := rigOn(t, unsafe)
-	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: idem.Record{
-		ID: key.ID(), State: idem.InProgress, Owner: "o", Write: "w", Attempt: 1, Fingerprint: "2:of the future",
-		LeaseUntil: r.clock.Now().Add(time.Hour),
-	}}))
-	err := refused(t, r, key, idem.ErrRecordUnreadable, fails(errPlain))
-	require.NotErrorIs(t, err, idem.ErrKeyReused)
-}
-
 // A record that changes at every look is followed for a while, not for ever.
 func TestRecordThatNeverStandsStill(t *testing.T) {
 	r, key := rigOn(t, safe)
@@ -272,22 +237,6 @@ func TestRecordThatNeverStandsStill(t *testing.T) {
 	}, idemtest.Acquire)
 	refused(t, r, key, idem.ErrInFlight, fails(errPlain))
 	require.Equal(t, 8, n)
-}
-
-// Clocks that differ by no more than the margin agree on what is still kept.
-func TestExpiryHasAMargin(t *testing.T) {
-	for _, op := range []idem.Operation{{Name: "short", Retention: 2 * time.Second},
-		{Name: "short", Retention: 2 * time.Second, Repeat: idem.Repeatable, Mode: idem.Atomic}} {
-		r, key := rigOn(t, op)
-		must(t, r, key, r.c.run)
-		ahead := new(idemtest.Clock)
-		ahead.Advance(r.record(t, key).ExpiresAt.Sub(ahead.Now()) + idem.DefaultMargin/2)
-		another := rigOver(t, r.mem, ahead, nil)
-		another.faults.Next(idemtest.Get, readsNothing) // in atomic mode: the commit finds the record
-		res := mustRun(t, another, key, r.c.run)
-		require.True(t, res.Outcome.Replayed)
-		require.Equal(t, 1, res.Value)
-	}
 }
 
 // A machine that stands still while it makes its claim has used up the lease that the
@@ -324,79 +273,3 @@ func TestAPauseWhileTheClaimIsMade(t *testing.T) {
 		})
 	}
 }
-
-// A call that comes too late gets what is recorded, and where it would run it
-// gets its error: nothing runs, and nothing but a lapsed claim's parking is
-// written.
-func TestCallWithoutClaim(t *testing.T) {
-	late := errors.New("too late")
-	hours := func(t *testing.T, r *rig, _ idem.Key) { r.clock.Advance(48 * time.Hour) }
-	for _, tc := range []struct {
-		name   string
-		op     idem.Operation
-		before func(t *testing.T, r *rig, key idem.Key)
-		input  int
-		err    error
-		calls  []idemtest.Method
-	}{
-		{"absent", unsafe, nil, 1, late, m("Get")},
-		{"completed", unsafe, finished, 1, nil, m("Get", "Result")},
-		{"failed", unsafe, failed, 1, recordedPlain, m("Get")},
-		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Get")},
-		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Get", "Result")},
-		{"another input after nothing was executed", unsafe, released, 2, late, m("Get")},
-		{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Get")},
-		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Get")},
-		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Get")},
-		{"lapsed, not repeatable", unsafe, both2(killed, hours), 1, idem.ErrOutcomeUnknown, m("Get", "Settle")},
-		{"lapsed, repeatable", safe, both2(killed, hours), 1, late, m("Get")},
-		{"released", unsafe, released, 1, late, m("Get")},
-		{"released, uncertain", safe, uncertainly, 1, late, m("Get")},
-		{"expired", unsafe, both2(finished, hours), 1, late, m("Get")},
-		{"expired, with another input", unsafe, both2(finished, hours), 2, late, m("Get")},
-		{"expired failure", unsafe, both2(failed, hours), 1, late, m("Get")},
-		{"unreadable once", unsafe, both2(finished, func(_ *testing.T, r *rig, _ idem.Key) {
-			r.faults.Next("Get", idemtest.Unreadable)
-		}), 1, nil, m("Get", "Get", "Result")},
-		{"unreadable", unsafe, func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Unreadable, "Get") }, 1,
-			idem.ErrRecordUnreadable, m("Get", "Get")},
-		{"store down", unsafe, func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") },
-			1, idem.ErrStoreUnavailable, m("Get")},
-		{"store down, fails open", idem.Operation{Name: "open", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen},
-			func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") }, 1,
-			idem.ErrStoreUnavailable, m("Get")},
-	} {
-		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
-			r.events.take()
-			if tc.before != nil {
-				tc.before(t, r, key)
-			}
-			before := r.record(t, key)
-			calls := len(r.faults.Calls())
-			fp, err := fingerprint.JSON([]byte{byte('0' + tc.input)}, nil)
-			require.NoError(t, err)
-			out, err := r.engine.Execute(t.Context(), idem.Call{
-				Key: key, Fingerprint: fp, NoClaim: late,
-				Run: func(context.Context) idem.Answer { t.Fatal("the handler ran"); return idem.Answer{} },
-			})
-			if recorded, ok := tc.err.(*idem.RecordedError); ok {
-				require.Equal(t, recorded, err)
-			} else {
-				require.ErrorIs(t, err, tc.err)
-			}
-			if tc.err == nil {
-				require.Equal(t, "1", string(out.Body))
-				require.True(t, out.Replayed)
-			}
-			require.Equal(t, tc.calls, r.faults.Calls()[calls:])
-			if tc.calls[len(tc.calls)-1] == "Settle" {
-				require.Equal(t, idem.Unknown, r.state(t, key))
-				return
-			}
-			require.Equal(t, before, r.record(t, key))
-		})
-	}
-}
-
-// Waiting ends by the call's own time if that is earlier, and a call without a
-// claim waits like any other but does not take over what it waited for.

@@ -215,14 +215,6 @@ func (r *rig) resolve(t *testing.T, id string, res reconcile.Resolution) error {
 // encoded is JSON as later calls read it, or are said to.
 func encoded(body string) *protocol.Encoded { return &protocol.Encoded{Body: []byte(body)} }
 
-// parked leaves the key unknown.
-func parked(t *testing.T, r *rig, key idem.Key) {
-	t.Helper()
-	errs(t, r, key, fails(errPlain))
-	require.Equal(t, idem.Unknown, r.state(t, key))
-	r.events.take()
-	r.faults.Reset()
-}
 
 // events logs what an observer is told, by kind.
 type events struct {

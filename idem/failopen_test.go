@@ -77,16 +77,6 @@ func TestFailOpenThroughAnOutage(t *testing.T) {
 	})
 }
 
-// Only a first claim fails open: what is known of an earlier attempt counts.
-func TestTakeoverDoesNotFailOpen(t *testing.T) {
-	r, key := rigOn(t, failsOpen)
-	killed(t, r, key)
-	r.clock.Advance(time.Hour)
-	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.Refuse)
-	refused(t, r, key, idem.ErrStoreUnavailable, r.c.run)
-	require.Zero(t, r.c.count())
-}
-
 // Steps run and are undone. One of at most once does not run where nothing can say that it did,
 // and stops the operation.
 func TestStepsOfACallThatFailsOpen(t *testing.T) {

@@ -237,12 +237,6 @@ func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	require.Equal(t, 2, r.e.ran("charge"), "once in each life")
 }
 
-// leftExpired leaves an outcome that has expired.
-func leftExpired(t *testing.T, r *rig, key idem.Key) {
-	t.Helper()
-	finished(t, r, key)
-	r.clock.Advance(2 * idem.DefaultRetention)
-}
 
 // A commit in atomic mode over an expired record that TTL deletes before the commit makes the
 // record.

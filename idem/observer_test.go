@@ -107,14 +107,10 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 
 // on plays one after the other on one key.
 func on(op idem.Operation, fs ...func(*testing.T, *rig, idem.Key)) func(*testing.T, *rig) {
-	return func(t *testing.T, r *rig) { both2(fs...)(t, r, op.Key("t", "k")) }
+	return func(t *testing.T, r *rig) { all(fs...)(t, r, op.Key("t", "k")) }
 }
 
-func faulty(m idemtest.Method, fault idemtest.Fault) func(*testing.T, *rig, idem.Key) {
-	return func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Next(m, fault) }
-}
 
-func flushed(t *testing.T, r *rig, _ idem.Key) { require.NoError(t, r.engine.Flush(t.Context())) }
 
 // stepping records a step the first time, and undoes it the second time.
 func stepping(t *testing.T, r *rig) {

@@ -63,28 +63,9 @@ func TestScheduleOlderExtensionLandsLater(t *testing.T) {
 	})
 }
 
-// TTL deletes the record between the failed claim and the takeover: the call
-// reserves again.
-func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
-	r, key := rigOn(t, safe)
-	killed(t, r, key)
-	r.clock.Advance(time.Hour)
-	r.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
-		r.mem.Delete(key.ID())
-		return c.Do(ctx)
-	})
-	res := mustRun(t, r, key, new(counter).run)
-	require.Equal(t, 1, res.Outcome.Attempt)
-	require.Equal(t, m("Acquire", "Acquire", "Get", "Acquire", "Finish"), r.faults.Calls())
-}
-
 // A declaration changes between two deployments: the stricter one holds, both
 // ways.
 func TestScheduleDeclarationChanges(t *testing.T) {
-	lapsed := func(t *testing.T, r *rig, key idem.Key) {
-		killed(t, r, key)
-		r.clock.Advance(time.Hour)
-	}
 	for name, tc := range map[string]struct {
 		before      func(*testing.T, *rig, idem.Key)
 		first, then idem.Operation

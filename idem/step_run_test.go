@@ -345,22 +345,6 @@ func TestErrorsOfStepsDoNotFillTheRecord(t *testing.T) {
 	require.LessOrEqual(t, taken, protocol.StepRoom)
 }
 
-// killedWith leaves a claim, whose process is gone, with recorded steps.
-func killedWith(t *testing.T, r *rig, key idem.Key, steps ...protocol.StepWrite) {
-	t.Helper()
-	killed(t, r, key)
-	for _, s := range steps {
-		rec := r.record(t, key)
-		s.ID, s.Owner, s.Write = rec.ID, rec.Owner, rec.Owner[:11]+"."+s.Name
-		require.NoError(t, r.mem.RecordStep(t.Context(), r.clock.Now(), s))
-	}
-	r.clock.Advance(time.Hour)
-}
-
-var (
-	charged  = protocol.StepWrite{Name: "charge", Result: []byte("done")}
-	shipping = protocol.StepWrite{Name: "ship", Begin: true}
-)
 
 // A takeover keeps the record's identity and steps, and shows the same outcome live
 // as on replay.

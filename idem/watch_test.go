@@ -268,7 +268,7 @@ func TestASweepBesideARunningStep(t *testing.T) {
 				if !parks {
 					return 1, r.mem.Postpone(ctx, r.clock.Now(), postponed(rec, r.clock.Now().Add(time.Minute)))
 				}
-				return 1, r.mem.Settle(ctx, r.clock.Now(), lapsed(rec))
+				return 1, r.mem.Settle(ctx, r.clock.Now(), parking(rec))
 			}, onceOnly)
 		})
 		rec := r.record(t, key)
@@ -284,8 +284,8 @@ func postponed(rec *idem.Record, due time.Time) protocol.Postponement {
 		EscalatedAt: rec.CreatedAt}
 }
 
-// lapsed is how a sweep parks the record as it was read.
-func lapsed(rec *idem.Record) protocol.Settlement {
+// parking is how a sweep parks the record as it was read.
+func parking(rec *idem.Record) protocol.Settlement {
 	return protocol.Settlement{ID: rec.ID, Kind: protocol.EventLapse, Seen: rec.Write, Write: "lapse",
 		Ending: protocol.Ending{State: idem.Unknown, Uncertain: true}}
 }
