@@ -215,7 +215,6 @@ func (r *rig) resolve(t *testing.T, id string, res reconcile.Resolution) error {
 // encoded is JSON as later calls read it, or are said to.
 func encoded(body string) *protocol.Encoded { return &protocol.Encoded{Body: []byte(body)} }
 
-
 // events logs what an observer is told, by kind.
 type events struct {
 	mu      sync.Mutex

@@ -237,7 +237,6 @@ func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	require.Equal(t, 2, r.e.ran("charge"), "once in each life")
 }
 
-
 // A commit in atomic mode over an expired record that TTL deletes before the commit makes the
 // record.
 func TestAnAtomicCommitOverWhatIsGoneReservesAnew(t *testing.T) {

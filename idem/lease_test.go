@@ -247,22 +247,56 @@ func TestFinishKeepsWithinTheKillTime(t *testing.T) {
 	})
 }
 
-// A process that is stopped past its lease, and taken over, changes nothing when
-// it goes on.
+// A process that is stopped past its lease changes nothing when it goes on, and its caller gets what the record of
+// the other attempt says, not its own end. It is never told that nothing was executed.
 func TestZombieChangesNothing(t *testing.T) {
-	for name, end := range map[string]error{"completes": nil, "fails": idem.Permanent(errPlain),
-		"releases": idem.NotExecuted(errPlain), "parks": errPlain} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			var done *idem.Record
-			v := must(t, r, key, func(context.Context, int) (int, error) {
-				r.clock.Advance(time.Hour)
-				must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 77, nil })
-				done = r.record(t, key)
-				return 1, end
+	completing := elsewhere(func(t *testing.T, r *rig, key idem.Key) { must(t, r, key, returns(77)) })
+	parking := elsewhere(func(t *testing.T, r *rig, key idem.Key) {
+		uncertainly(t, r, key)
+		refused(t, r, strictly.Key("t", "k"), idem.ErrOutcomeUnknown, fails(errPlain))
+	})
+	flight := &idem.InFlightError{}
+	for name, tc := range map[string]struct {
+		meanwhile play
+		want      []any
+		value     int
+	}{
+		"completed":                     {completing, nil, 77},
+		"running":                       {killed, []any{idem.ErrLeaseLost, &flight}, 0},
+		"unknown":                       {parking, []any{idem.ErrOutcomeUnknown}, 0},
+		"completed, and not to be read": {all(completing, faulty("Result", idemtest.LoseReply)),
+			[]any{idem.ErrInFlight, idem.ErrLeaseLost}, 0},
+	} {
+		for how, end := range map[string]error{"completes": nil, "fails": idem.Permanent(errPlain),
+			"releases": idem.NotExecuted(errPlain), "parks": errPlain} {
+			testOn(t, name+"/"+how, safe, func(t *testing.T, r *rig, key idem.Key) {
+				var theirs *idem.Record
+				res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+					r.clock.Advance(time.Hour)
+					tc.meanwhile(t, r, key)
+					theirs = r.record(t, key)
+					return 1, end
+				})
+				if tc.want == nil {
+					require.NoError(t, err)
+				}
+				for _, want := range tc.want {
+					expect(t, want, err)
+				}
+				require.NotErrorIs(t, err, errPlain)
+				require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
+				if name == "running" {
+					require.Equal(t, 2, flight.Attempt)
+					require.Positive(t, flight.LeaseLeft)
+				}
+				require.Equal(t, tc.value, res.Value)
+				require.Equal(t, tc.value != 0, res.Outcome.Replayed)
+				require.False(t, res.Outcome.Executed, "its own result does not count")
+				require.Empty(t, res.Outcome.AttemptState)
+				require.Nil(t, res.Outcome.Failure)
+				require.Equal(t, theirs, r.record(t, key))
 			})
-			require.Equal(t, 77, v)
-			require.Equal(t, done, r.record(t, key))
-		})
+		}
 	}
 }
 

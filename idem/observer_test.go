@@ -110,8 +110,6 @@ func on(op idem.Operation, fs ...func(*testing.T, *rig, idem.Key)) func(*testing
 	return func(t *testing.T, r *rig) { all(fs...)(t, r, op.Key("t", "k")) }
 }
 
-
-
 // stepping records a step the first time, and undoes it the second time.
 func stepping(t *testing.T, r *rig) {
 	err := errPlain

@@ -64,30 +64,6 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 	}
 }
 
-// The outcome of an attempt that lost its claim is another's.
-func TestOutcomeOfALostAttemptIsNotItsOwn(t *testing.T) {
-	h := idemtest.New(t, nil)
-	key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(idem.SingleTenant, "k")
-	call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil)}
-	call.Run = func(context.Context) idem.Answer {
-		h.Clock.Advance(2 * idem.DefaultLease)
-		winner := call
-		winner.Run = func(context.Context) idem.Answer { return idem.Answer{Body: []byte("2")} }
-		out, err := h.Engine.Execute(t.Context(), winner)
-		require.NoError(t, err)
-		require.Equal(t, idem.Completed, out.AttemptState)
-		require.True(t, out.Executed)
-		return idem.Answer{Err: errors.New("late")}
-	}
-	out, err := h.Engine.Execute(t.Context(), call)
-	require.NoError(t, err)
-	require.True(t, out.Replayed)
-	require.Equal(t, "2", string(out.Body))
-	require.Empty(t, out.AttemptState)
-	require.False(t, out.Executed, "its own result is nobody's")
-	require.Nil(t, out.Failure)
-}
-
 // StopCause is the engine's own reason: what a step could not do in this operation, and not what
 // another operation, or Abort, has said to the handler.
 func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {

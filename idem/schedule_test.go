@@ -128,27 +128,6 @@ func TestScheduleParkedByAStricterCall(t *testing.T) {
 	}
 }
 
-// Taken over by an attempt that still runs: the original changes nothing, and its
-// caller gets the in-flight answer, not its own result.
-func TestScheduleOriginalEndsWhileATakeoverRuns(t *testing.T) {
-	for name, end := range map[string]error{"completes": nil, "fails": idem.Permanent(errPlain), "uncertain": errPlain} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
-				r.clock.Advance(time.Hour)
-				killed(t, r, key)
-				return 1, end
-			})
-			require.ErrorIs(t, err, idem.ErrLeaseLost)
-			flight := errorAs[*idem.InFlightError](t, err)
-			require.Equal(t, 2, flight.Attempt)
-			require.Positive(t, flight.LeaseLeft)
-			require.NotErrorIs(t, err, errPlain)
-			require.Zero(t, v)
-			require.Equal(t, idem.InProgress, r.state(t, key))
-		})
-	}
-}
-
 // The process is frozen while it records its outcome, another attempt takes over, and no reply comes: the caller
 // gets no result that is not the recorded one.
 func TestScheduleFrozenWhileTheOutcomeIsRecorded(t *testing.T) {
@@ -185,31 +164,6 @@ func TestScheduleStoreAwayAtTheEndBeforeTheTimeout(t *testing.T) {
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, 1, must(t, r, key, new(counter).run))
 	})
-}
-
-// Taken over by an attempt whose end is not known either.
-func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
-	r, key := rigOn(t, safe)
-	refused(t, r, key, idem.ErrOutcomeUnknown, func(context.Context, int) (int, error) {
-		r.clock.Advance(time.Hour)
-		uncertainly(t, r.elsewhere(t), key)
-		refused(t, r.elsewhere(t), strictly.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
-		return 1, nil
-	})
-}
-
-// The loser cannot read the winner's result: it must not be told that nothing was
-// executed.
-func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
-	r, key := rigOn(t, safe)
-	err := refused(t, r, key, idem.ErrInFlight, func(context.Context, int) (int, error) {
-		r.clock.Advance(time.Hour)
-		finished(t, r.elsewhere(t), key)
-		r.faults.Next(idemtest.Result, idemtest.LoseReply)
-		return 1, nil
-	})
-	require.ErrorIs(t, err, idem.ErrLeaseLost)
-	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
 }
 
 // A repeatable takeover lands without its reply, a stricter deployment parks what
@@ -255,23 +209,6 @@ func TestScheduleLateClaimIsRenewedInTime(t *testing.T) {
 			return 1, ctx.Err()
 		})
 	})
-}
-
-// A request can be under way for minutes, longer than a short retention: the record
-// that fences a withdrawn claim must outlive it.
-func TestScheduleWithdrawnClaimIsBarredBeyondAShortRetention(t *testing.T) {
-	r := newRig(t, nil)
-	op := idem.Operation{Name: "brief", Retention: time.Second}
-	key := op.Key("t", "k")
-	var net held
-	r.faults.Next(idemtest.Acquire, net.hold(false))
-	refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
-	r.clock.Advance(15 * time.Minute) // as long as AWS accepts a signature
-	if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
-		r.mem.Delete(key.ID())
-	}
-	require.Error(t, net.calls[0].Do(t.Context()), "the delayed claim comes too late")
-	require.NotEqual(t, idem.InProgress, r.state(t, key))
 }
 
 // Two calls find the same expired record: one replaces it, the other follows.

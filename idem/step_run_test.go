@@ -345,7 +345,6 @@ func TestErrorsOfStepsDoNotFillTheRecord(t *testing.T) {
 	require.LessOrEqual(t, taken, protocol.StepRoom)
 }
 
-
 // A takeover keeps the record's identity and steps, and shows the same outcome live
 // as on replay.
 func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
@@ -368,25 +367,6 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 		live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.AttemptState = false, true, ""
 		require.Equal(t, live.Outcome, replay.Outcome)
 	})
-}
-
-// Taken back, or ended for another try, a record with steps is an open question:
-// it never expires.
-func TestReleasedWithStepsIsKept(t *testing.T) {
-	for name, lose := range map[string]bool{"withdrawn": true, "released": false} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			killedWith(t, r, key, charged)
-			if lose {
-				r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
-			}
-			refused(t, r, key, nil, fails(errPlain))
-			rec := r.record(t, key)
-			require.Equal(t, idem.Released, rec.State)
-			require.Len(t, rec.Steps, 1)
-			require.Zero(t, rec.ExpiresAt)
-			require.True(t, rec.Uncertain)
-		})
-	}
 }
 
 // The other system may not know the request yet. That it does not is proof only

@@ -21,45 +21,89 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A first claim in doubt meets an expired record, and so does its withdrawal: it does not
-// land once TTL has deleted that. So it is where the withdrawal waits in the queue.
-func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
-	for name, before := range map[string]func(*testing.T, *rig, idem.Key){
-		"expired": leftExpired,
-		"about to expire": func(t *testing.T, r *rig, key idem.Key) {
-			released(t, r, key)
-			r.clock.Advance(idem.DefaultRetention - time.Minute)
-		},
-		"expired when it comes, gone when it comes again": func(t *testing.T, r *rig, key idem.Key) {
-			leftExpired(t, r, key)
-			r.faults.Next(idemtest.Withdraw, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
-				r.mem.Delete(key.ID())
-				return c.Do(ctx)
-			})
-		},
-		"not shown": func(t *testing.T, r *rig, key idem.Key) {
-			leftExpired(t, r, key)
-			r.faults.Next(idemtest.Withdraw, idemtest.BareConflict)
-		},
+// held is a network: it keeps what it is given and delivers it later.
+type held struct{ calls []*idemtest.Call }
+
+func (h *held) hold(apply bool) idemtest.Fault {
+	return func(ctx context.Context, c *idemtest.Call) error {
+		h.calls = append(h.calls, c)
+		if apply {
+			_ = c.Do(ctx)
+		}
+		return c.Lost()
+	}
+}
+
+// All replies of a claim lost: the call fails, the retry is not blocked, and the claim that is delivered after its
+// withdrawal changes nothing, also once TTL has deleted what was in its way. So it is where the withdrawal gets no
+// reply either, and waits in the queue.
+func TestClaimWithAllRepliesLost(t *testing.T) {
+	brief := idem.Operation{Name: "brief", Retention: time.Second}
+	for _, tc := range []struct {
+		name      string
+		op        idem.Operation
+		before    play
+		passes    int  // claims before the one that is lost
+		uncertain bool // what was there before
+	}{
+		{"create", unsafe, nothing, 0, false},
+		{"create, repeatable", safe, nothing, 0, false},
+		{"create, with a short retention", brief, nothing, 0, false},
+		{"take over", safe, all(killed, twoDays), 1, true},
+		{"take over steps", safe, leaving(charged), 1, true},
+		{"claim a released record", unsafe, released, 1, false},
+		{"replace an expired", unsafe, leftExpired, 1, false},
+		{"create over an expired", unsafe, leftExpired, 0, false},
+		{"create over an expired, repeatable", safe, leftExpired, 0, false},
+		{"create over one that expires soon", unsafe, expiresSoon, 0, false},
+		{"create over an expired that TTL deletes", safe, all(leftExpired, goneBeforeTheSecond("Withdraw")), 0, false},
+		{"create over an expired that is not shown", safe, all(leftExpired, faulty("Withdraw", idemtest.BareConflict)), 0,
+			false},
 	} {
-		for _, queued := range []bool{false, true} {
-			for _, op := range both {
-				testOn(t, name, op, func(t *testing.T, r *rig, key idem.Key) {
-					if queued {
-						r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
-					}
-					before(t, r, key)
-					var claim *idemtest.Call
-					r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
-					refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, r.c.run)
-					require.NoError(t, r.engine.Flush(t.Context()))
-					r.clock.Advance(15 * time.Minute) // as long as AWS accepts a signature
-					if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
-						r.mem.Delete(key.ID())
-					}
-					require.Error(t, claim.Do(t.Context()), "the delayed claim comes too late")
-					require.Equal(t, 1, must(t, r, key, r.c.run))
-				})
+		for _, applied := range []bool{false, true} {
+			for _, until := range []string{"", "flush", "next call"} {
+				testOn(t, fmt.Sprintf("%s, applied %v, withdrawal waits for %q", tc.name, applied, until), tc.op,
+					func(t *testing.T, r *rig, key idem.Key) {
+						var net held
+						told := []string{"withdrawn", "store_unavailable"}
+						if until != "" {
+							r.faults.Next(idemtest.Withdraw, net.hold(false))
+							told[0] = "outcome_queued"
+						}
+						tc.before(t, r, key)
+						r.events.take()
+						for range tc.passes {
+							r.faults.Next(idemtest.Acquire, idemtest.Pass)
+						}
+						r.faults.Next(idemtest.Acquire, net.hold(applied))
+						refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, r.c.run)
+						require.Equal(t, told, r.events.take())
+						require.Zero(t, r.c.count())
+						claim := net.calls[0]
+
+						if until == "next call" { // of the process, which takes it back first
+							require.Equal(t, 1, must(t, r.inLambda(), key, r.c.run))
+							require.Equal(t, []string{"outcome_landed", "took_over", "completed"}, r.events.take())
+							done := r.record(t, key)
+							require.Error(t, claim.Do(t.Context()))
+							require.NoError(t, net.calls[1].Do(t.Context()), "it has landed, and was claimed over")
+							require.Equal(t, done, r.record(t, key))
+							return
+						}
+						require.NoError(t, r.engine.Flush(t.Context()))
+						withdrawn := r.record(t, key)
+						require.Equal(t, idem.Released, withdrawn.State)
+						require.Equal(t, tc.uncertain, withdrawn.Uncertain, "a stricter deployment parks it")
+						require.Equal(t, len(withdrawn.Steps) > 0, withdrawn.ExpiresAt.IsZero(), "steps wait, however long")
+						require.Error(t, claim.Do(t.Context()), "the delayed claim comes too late")
+						r.clock.Advance(15 * time.Minute) // as long as AWS accepts a signature
+						swept(t, r, key)
+						require.Error(t, claim.Do(t.Context()))
+						require.Equal(t, 1, must(t, r.elsewhere(t), key, r.c.run))
+						require.Error(t, claim.Do(t.Context()))
+						require.Equal(t, idem.Completed, r.state(t, key))
+						require.Equal(t, 1, r.c.count())
+					})
 			}
 		}
 	}
