@@ -261,9 +261,9 @@ func TestZombieChangesNothing(t *testing.T) {
 		want      []any
 		value     int
 	}{
-		"completed":                     {completing, nil, 77},
-		"running":                       {killed, []any{idem.ErrLeaseLost, &flight}, 0},
-		"unknown":                       {parking, []any{idem.ErrOutcomeUnknown}, 0},
+		"completed": {completing, nil, 77},
+		"running":   {killed, []any{idem.ErrLeaseLost, &flight}, 0},
+		"unknown":   {parking, []any{idem.ErrOutcomeUnknown}, 0},
 		"completed, and not to be read": {all(completing, faulty("Result", idemtest.LoseReply)),
 			[]any{idem.ErrInFlight, idem.ErrLeaseLost}, 0},
 	} {
