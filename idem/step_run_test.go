@@ -458,85 +458,6 @@ func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 	}
 }
 
-// booking reserves, charges at most once, and fails by hand if the charge does.
-type booking struct {
-	log      []string
-	lost     bool // the charge's reply
-	answered error
-}
-
-func (b *booking) handler(ctx context.Context) (string, error) {
-	undo := func(name string) func(context.Context, string) error {
-		return func(context.Context, string) error { b.log = append(b.log, "undo "+name); return nil }
-	}
-	if _, err := idem.Step(ctx, "reserve", func(context.Context) (string, error) { return "r", nil },
-		&idem.StepConfig[string]{Compensate: undo("reserve")}); err != nil {
-		return "", err
-	}
-	_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) {
-		b.log = append(b.log, "charge")
-		if b.lost {
-			return "", errPlain
-		}
-		return "c", nil
-	}, &idem.StepConfig[string]{Compensate: undo("charge"), Semantics: idem.AtMostOnce,
-		NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (string, error) {
-			b.log = append(b.log, "asked")
-			return "c", b.answered
-		}})
-	if err != nil {
-		return "402", idem.Abort(ctx, declinedError{})
-	}
-	return "ok", nil
-}
-
-// It is not known whether the charge took effect: what came before is not undone.
-func TestCompensateWaitsForAnOpenStep(t *testing.T) {
-	r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{lost: true}
-	_, err := doSteps(t, r, key, b.handler)
-	open := errorAs[*idem.StepInterruptedError](t, err)
-	require.Equal(t, "charge", open.Name)
-	require.Equal(t, []string{"charge"}, b.log)
-	require.Equal(t, idem.Unknown, r.state(t, key))
-	require.NotContains(t, r.record(t, key).Steps, "idem:compensating")
-}
-
-// A process that dies there leaves a step that the next attempt asks about.
-func TestOpenStepIsAskedAboutBeforeAnythingIsUndone(t *testing.T) {
-	r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{lost: true}
-	r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-	refused(t, r, key, nil, steps(b.handler))
-	r.clock.Advance(time.Hour)
-	v := must(t, r.elsewhere(t), key, steps(b.handler))
-	require.Equal(t, "ok", v)
-	require.Equal(t, []string{"charge", "asked"}, b.log)
-}
-
-// An operation that is being undone asks about its open step, closes it, and undoes
-// it in its turn; it does not run it.
-func TestOpenStepOfAnOperationThatIsBeingUndone(t *testing.T) {
-	for name, tc := range map[string]struct {
-		answered error
-		log      []string
-		state    idem.State
-	}{
-		"took effect":     {nil, []string{"asked", "undo charge", "undo reserve"}, idem.Failed},
-		"had no effect":   {idem.NotExecuted(errPlain), []string{"asked", "undo reserve"}, idem.Completed},
-		"cannot be known": {errPlain, []string{"asked"}, idem.Unknown},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{answered: tc.answered}
-			killedWith(t, r, key,
-				protocol.StepWrite{Name: "reserve", Result: []byte(`"r"`), Compensates: true},
-				protocol.StepWrite{Name: "charge", Begin: true},
-				protocol.StepWrite{Name: "idem:compensating", Failure: &idem.Failure{Message: "card declined"}})
-			_, _ = doSteps(t, r, key, b.handler)
-			require.Equal(t, tc.log, b.log)
-			require.Equal(t, tc.state, r.state(t, key))
-		})
-	}
-}
-
 // A handler may return while a begin mark is on its way. The attempt ends as if nothing
 // had begun, so nothing does: the next one would run it a second time.
 func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
@@ -570,23 +491,12 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 	})
 }
 
-// An operation that is not repeatable runs no attempt that could ask: its record is parked.
+// An operation that is not repeatable runs no attempt that could ask, also if that is so since a deployment: its
+// record is parked.
 func TestInterruptedIsNotAskedOfAnOperationThatIsNotRepeatable(t *testing.T) {
-	for name, abandonedAs := range map[string]protocol.Repeat{"always": idem.NotRepeatable,
-		"since a deployment": idem.Repeatable} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			op := idem.Operation{Name: "order", Repeat: abandonedAs}
-			killedWith(t, r, op.Key("t", "k"), shipping)
-			op.Repeat = idem.NotRepeatable
-			refused(t, r, op.Key("t", "k"), idem.ErrOutcomeUnknown, func(ctx context.Context, _ int) (string, error) {
-				t.Error("the handler ran")
-				return idem.Step(ctx, "ship", func(context.Context) (string, error) { return "", nil }, &idem.StepConfig[string]{
-					Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
-					Interrupted: func(context.Context, time.Time) (string, error) { return "shipped", nil },
-				})
-			})
-			require.Equal(t, idem.Unknown, r.state(t, op.Key("t", "k")))
-		})
-	}
+	scenario{"since a deployment", strictly, func(t *testing.T, r *rig, _ idem.Key) {
+		killedWith(t, r, safe.Key("t", "k"), shipping)
+	}, []tried{
+		{acts: []act{{name: "ship", once: true, ask: works}}, want: idem.ErrOutcomeUnknown, state: idem.Unknown},
+	}}.play(t)
 }

@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ func (declinedError) ErrorCode() string { return "card_declined" }
 type effects struct {
 	mu   sync.Mutex
 	runs map[string]int
+	log  []string
 }
 
 func (e *effects) ran(name string) int {
@@ -43,6 +45,7 @@ func (e *effects) step(name string, errs ...error) func(context.Context) (receip
 			e.runs = map[string]int{}
 		}
 		e.runs[name]++
+		e.log = append(e.log, name)
 		if n := e.runs[name]; n <= len(errs) && errs[n-1] != nil {
 			return receiptOf{}, errs[n-1]
 		}
@@ -93,49 +96,146 @@ func doSteps(t *testing.T, r *rig, key idem.Key, fn func(context.Context) (strin
 	return idem.Do(t.Context(), r.engine, key, 1, steps(fn))
 }
 
-func TestRecordedStepIsSkipped(t *testing.T) {
-	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-		r, key := rigOn(t, safe)
-		handler := func(last error) func(context.Context) (string, error) {
-			return func(ctx context.Context) (string, error) {
-				first, err := idem.Step(ctx, "charge", r.e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: semantics})
-				if err != nil {
-					return "", err
+// act is a step of an attempt. Its function, its compensation and the question about it are logged as "x", "undo x"
+// and "ask x".
+type act struct {
+	name   string
+	errs   []error // of the function's first runs
+	once   bool    // at most once
+	undo   []error // of the compensation's first runs; nil without a compensation
+	ask    []error // of the first questions; nil where nothing can be asked
+	retry  idem.Retry
+	hidden bool // the handler does not look at the error
+}
+
+// works is how a compensation or a question ends that never fails.
+var works = []error{}
+
+// run runs the step.
+func (a act) run(ctx context.Context, e *effects) error {
+	c := &idem.StepConfig[receiptOf]{Retry: a.retry}
+	if a.once {
+		c.Semantics = idem.AtMostOnce
+	}
+	if a.undo != nil {
+		c.Compensate = e.undo(a.name, a.undo...)
+	}
+	if a.ask != nil {
+		c.NotFoundFinalAfter = idem.Immediately
+		c.Interrupted = func(ctx context.Context, _ time.Time) (receiptOf, error) {
+			_, err := e.step("ask "+a.name, a.ask...)(ctx)
+			return receiptOf{a.name}, err
+		}
+	}
+	got, err := idem.Step(ctx, a.name, e.step(a.name, a.errs...), c)
+	if err == nil && got.ID != a.name {
+		return errors.New("not what " + a.name + " returned: " + got.ID)
+	}
+	return err
+}
+
+// tried is an attempt, and what comes of it.
+type tried struct {
+	before play // of this attempt
+	acts   []act
+	other  bool    // another process makes it
+	abort  error   // the handler calls Abort with it after the steps, and answers "402"
+	gives  error   // so it does with this once a step has failed
+	unit   *effect // that the handler's unit of work has
+	end    error   // what it returns
+	own    bool    // a step's permanent error is the handler's own
+	want   any     // that the caller gets: see expect
+	log    string  // what ran, in order
+	state  idem.State
+}
+
+// handler runs the steps until one fails.
+func (a tried) handler(e *effects) handler[string] {
+	return func(ctx context.Context, _ int) (string, error) {
+		for _, step := range a.acts {
+			if err := step.run(ctx, e); err != nil && !step.hidden {
+				switch {
+				case a.gives != nil:
+					return "402", idem.Abort(ctx, a.gives)
+				case a.own:
+					return "", idem.PermanentStep(err)
 				}
-				second, err := idem.Step(ctx, "ship", r.e.step("ship", last), nil)
-				return first.ID + second.ID, err
+				return "", err
 			}
 		}
-		errs(t, r, key, steps(handler(errPlain)))
-		require.Equal(t, idem.Released, r.state(t, key))
-		require.Zero(t, r.record(t, key).ExpiresAt, "steps wait for their operation, however long")
-		out := must(t, r, key, steps(handler(errPlain)))
-		require.Equal(t, "chargeship", out)
-		require.Equal(t, 1, r.e.ran("charge"))
-		require.Equal(t, 2, r.e.ran("ship"))
-		require.Empty(t, r.record(t, key).Steps, "they go with the outcome")
-		require.NotZero(t, r.record(t, key).ExpiresAt)
-		require.Equal(t, out, must(t, r, key, steps(nil2)))
+		if a.abort != nil {
+			if err := idem.Abort(ctx, a.abort); err != nil {
+				return "", err
+			}
+			return "402", a.end
+		}
+		if a.unit != nil {
+			return pay(*a.unit, a.end)(ctx, 1)
+		}
+		return "done", a.end
 	}
 }
 
-func nil2(context.Context) (string, error) { panic("the outcome is recorded") }
+// scenario is an operation with steps, attempt after attempt.
+type scenario struct {
+	name     string
+	op       idem.Operation
+	before   play
+	attempts []tried
+}
 
-// A not repeatable operation that executed nothing more keeps its steps.
-func TestStepsOfANotRepeatableOperation(t *testing.T) {
-	r, key := rigOn(t, unsafe)
-	handler := func(err error) func(context.Context) (string, error) {
-		return func(ctx context.Context) (string, error) {
-			if _, err := idem.Step(ctx, "charge", r.e.step("charge"), nil); err != nil {
-				return "", err
+// play plays the scenario, and returns with its last record.
+func (s scenario) play(t *testing.T) {
+	testOn(t, s.name, s.op, func(t *testing.T, r *rig, key idem.Key) {
+		if s.before != nil {
+			s.before(t, r, key)
+		}
+		for n, a := range s.attempts {
+			if a.before != nil {
+				a.before(t, r, key)
 			}
-			return "done", err
+			r.e.log = nil
+			process := r
+			if a.other {
+				process = r.elsewhere(t)
+			}
+			_, err := idem.Do(t.Context(), process.engine, key, 1, a.handler(r.e))
+			expect(t, a.want, err)
+			require.Equal(t, a.log, strings.Join(r.e.log, ", "), "attempt %d", n+1)
+			require.Equal(t, a.state, r.state(t, key), "attempt %d", n+1)
+			if rec := r.record(t, key); rec != nil {
+				require.Equal(t, rec.Open() || rec.State == idem.InProgress, rec.ExpiresAt.IsZero(), "steps wait for their operation")
+				require.True(t, rec.State != idem.Completed && rec.State != idem.Failed || len(rec.Steps) == 0, "they go with the outcome")
+			}
+		}
+	})
+}
+
+func playAll(t *testing.T, scenarios ...scenario) {
+	for _, s := range scenarios {
+		s.play(t)
+	}
+}
+
+func TestRecordedStepIsSkipped(t *testing.T) {
+	order := func(once bool) []act {
+		return []act{{name: "charge", once: once}, {name: "ship", errs: []error{errPlain}}}
+	}
+	twice := func(once bool) []tried {
+		return []tried{
+			{acts: order(once), want: errPlain, log: "charge, ship", state: idem.Released},
+			{acts: order(once), log: "ship", state: idem.Completed},
+			{acts: order(once), state: idem.Completed},
 		}
 	}
-	errs(t, r, key, steps(handler(idem.NotExecuted(errPlain))))
-	require.Equal(t, idem.Released, r.state(t, key))
-	require.Equal(t, "done", must(t, r, key, steps(handler(nil))))
-	require.Equal(t, 1, r.e.ran("charge"))
+	playAll(t,
+		scenario{"at least once", safe, nil, twice(false)},
+		scenario{"at most once", safe, nil, twice(true)},
+		scenario{"of a not repeatable operation that executed nothing more", unsafe, nil, []tried{
+			{acts: []act{{name: "charge"}}, end: idem.NotExecuted(errPlain), want: errPlain, log: "charge", state: idem.Released},
+			{acts: []act{{name: "charge"}}, state: idem.Completed},
+		}},
+	)
 }
 
 // The value is the same live and on replay, though JSON does not keep it.
@@ -179,120 +279,107 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 	require.Equal(t, rec.Failure, *r.record(t, key).Failure)
 }
 
-// An at-most-once step whose process died is not run again: a handler that cannot
-// close it parks the operation, even if it is repeatable. The mark holds, whatever the step has been
-// declared as since.
+// An at-most-once step whose process died is not run again: a handler that cannot close it parks the operation,
+// even if it is repeatable. The mark holds, whatever the step has been declared as since.
 func TestInterruptedStepIsNotRunAgain(t *testing.T) {
-	for name, tc := range map[string]struct {
-		swallow  bool
-		declared idem.StepSemantics
-	}{
-		"returned":              {false, idem.AtMostOnce},
-		"swallowed":             {true, idem.AtMostOnce},
-		"of an old declaration": {false, idem.AtLeastOnce},
+	open := new(*idem.StepInterruptedError)
+	for name, ship := range map[string]act{
+		"returned": {name: "ship", once: true}, "swallowed": {name: "ship", once: true, hidden: true},
+		"of an old declaration": {name: "ship"},
 	} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			killedWith(t, r, key, charged, shipping)
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				_, err := idem.Step(ctx, "ship", r.e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: tc.declared})
-				require.ErrorAs(t, err, new(*idem.StepInterruptedError))
-				if tc.swallow {
-					return 1, nil
-				}
-				return 0, err
-			})
-			interrupted := errorAs[*idem.StepInterruptedError](t, err)
-			require.Equal(t, "ship", interrupted.Name)
-			require.Equal(t, idem.Unknown, r.state(t, key))
-			require.Zero(t, r.e.ran("ship"))
-			refused(t, r, key, idem.ErrOutcomeUnknown, new(counter).run)
-		})
+		scenario{name, safe, leaving(charged, shipping), []tried{
+			{acts: []act{ship}, want: open, state: idem.Unknown},
+			{acts: []act{ship}, want: idem.ErrOutcomeUnknown, state: idem.Unknown},
+		}}.play(t)
+		require.Equal(t, "ship", (*open).Name)
 	}
 }
 
+// An interrupted step is asked about before anything else, and closed. An operation that is being undone asks about
+// it, closes it, and undoes it in its turn; it does not run it. No attempt of an operation that is not repeatable
+// could ask: its record is parked.
 func TestInterruptedStepIsClosed(t *testing.T) {
-	for name, c := range map[string]struct {
-		found error
-		runs  int
-		state idem.State
-		err   string
-	}{
-		"took effect":     {nil, 0, idem.Completed, ""},
-		"had no effect":   {idem.NotExecuted(errPlain), 1, idem.Completed, ""},
-		"was declined":    {idem.Permanent(declinedError{}), 0, idem.Failed, "card declined"},
-		"cannot be known": {errPlain, 0, idem.Unknown, "plain"},
-	} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			killedWith(t, r, key, shipping)
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				got, err := idem.Step(ctx, "ship", r.e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
-					NotFoundFinalAfter: idem.Immediately, Interrupted: r.e.found("found", c.found)})
-				if err == nil && c.runs == 0 {
-					require.Equal(t, "found", got.ID)
-				}
-				return 0, idem.PermanentStep(err)
-			})
-			require.Equal(t, c.state, r.state(t, key))
-			require.Equal(t, c.runs, r.e.ran("ship"))
-			if c.err == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, c.err)
-			}
-		})
+	excluded, declined := idem.NotExecuted(errPlain), idem.Permanent(declinedError{})
+	asked := func(op idem.Operation, found error, want any, log string, state idem.State) scenario {
+		return scenario{fmt.Sprint(op.Repeat, " ", want, " ", log), op, leaving(shipping), []tried{
+			{acts: []act{{name: "ship", once: true, ask: []error{found}}}, own: true, want: want, log: log, state: state},
+		}}
 	}
+	booked := protocol.StepWrite{Name: "reserve", Result: []byte(`{"ID":"reserve"}`), Compensates: true}
+	undoing := protocol.StepWrite{Name: "idem:compensating", Failure: &idem.Failure{Message: "card declined"}}
+	booking := func(charge ...error) []act {
+		return []act{{name: "reserve", undo: works}, {name: "charge", once: true, errs: charge, undo: works, ask: works}}
+	}
+	undone := func(name string, found error, want any, log string, state idem.State) scenario {
+		acts := booking()
+		acts[1].ask = []error{found}
+		return scenario{name, safe, leaving(booked, protocol.StepWrite{Name: "charge", Begin: true}, undoing), []tried{
+			{acts: acts, gives: declinedError{}, want: want, log: log, state: state},
+		}}
+	}
+	open := new(*idem.StepInterruptedError)
+	playAll(t,
+		asked(safe, nil, nil, "ask ship", idem.Completed),
+		asked(safe, excluded, nil, "ask ship, ship", idem.Completed),
+		asked(safe, declined, "card declined", "ask ship", idem.Failed),
+		asked(safe, errPlain, "plain", "ask ship", idem.Unknown),
+		asked(unsafe, nil, idem.ErrOutcomeUnknown, "", idem.Unknown),
+		undone("undone, took effect", nil, "card declined", "ask charge, undo charge, undo reserve", idem.Failed),
+		undone("undone, had no effect", excluded, nil, "ask charge, undo reserve", idem.Completed),
+		undone("undone, cannot be known", errPlain, open, "ask charge", idem.Unknown),
+		scenario{"what came before an open step is not undone", safe, nil, []tried{
+			{acts: booking(errPlain), gives: declinedError{}, want: open, log: "reserve, charge", state: idem.Unknown},
+		}},
+		scenario{"a process dies there", safe, nil, []tried{
+			{before: always(idemtest.LoseRequest, "Finish"), acts: booking(errPlain), gives: declinedError{}, want: open,
+				log: "reserve, charge", state: idem.InProgress},
+			{before: after(time.Hour), other: true, acts: booking(errPlain), log: "ask charge", state: idem.Completed},
+		}},
+	)
 }
 
 // What an at-most-once step's own error says decides whether it is open.
 func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
-	for name, c := range map[string]struct {
-		err   error
-		state idem.State
-		runs  int // after a second call
+	for state, tc := range map[idem.State]struct {
+		err  error
+		then tried
 	}{
-		"plain":        {errPlain, idem.Unknown, 1},
-		"not executed": {idem.NotExecuted(errPlain), idem.Released, 2},
-		"permanent":    {idem.Permanent(errPlain), idem.Failed, 1},
+		idem.Unknown:  {errPlain, tried{want: idem.ErrOutcomeUnknown, state: idem.Unknown}},
+		idem.Released: {idem.NotExecuted(errPlain), tried{log: "ship", state: idem.Completed}},
+		idem.Failed:   {idem.Permanent(errPlain), tried{want: recordedPlain, state: idem.Failed}},
 	} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			handler := func(ctx context.Context) (string, error) {
-				_, err := idem.Step(ctx, "ship", r.e.step("ship", c.err), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-				return "done", idem.PermanentStep(err)
-			}
-			refused(t, r, key, errPlain, steps(handler))
-			require.Equal(t, c.state, r.state(t, key))
-			_, _ = doSteps(t, r, key, handler)
-			require.Equal(t, c.runs, r.e.ran("ship"))
-		})
+		first := tried{acts: []act{{name: "ship", once: true, errs: []error{tc.err}}}, own: true, want: errPlain, log: "ship",
+			state: state}
+		tc.then.acts = first.acts
+		scenario{string(state), safe, nil, []tried{first, tc.then}}.play(t)
 	}
 }
 
 func TestStepRetries(t *testing.T) {
 	many := []error{errPlain, errPlain, errPlain, errPlain, errPlain}
 	permanent, excluded := idem.Permanent(errPlain), idem.NotExecuted(errPlain)
-	for name, c := range map[string]struct {
-		semantics idem.StepSemantics
-		retry     idem.Retry
-		errs      []error
-		runs      int
-		ok        bool
+	for name, tc := range map[string]struct {
+		once  bool
+		retry idem.Retry
+		errs  []error
+		runs  int
+		ok    bool
 	}{
-		"not without being asked":         {idem.AtLeastOnce, idem.Retry{}, many[:1], 1, false},
-		"until it works":                  {idem.AtLeastOnce, idem.Retry{MaxTries: 3}, many[:2], 3, true},
-		"up to the limit":                 {idem.AtLeastOnce, idem.Retry{MaxTries: 4}, many, 4, false},
-		"not a permanent error":           {idem.AtLeastOnce, idem.Retry{MaxTries: 3}, []error{permanent}, 1, false},
-		"at most once: not a plain error": {idem.AtMostOnce, idem.Retry{MaxTries: 3}, many[:1], 1, false},
-		"at most once: no effect":         {idem.AtMostOnce, idem.Retry{MaxTries: 3}, []error{excluded, excluded}, 3, true},
-		"not past the deadline": {idem.AtLeastOnce,
-			idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}, many, 1, false},
-		"with delays that grow to a bound": {idem.AtLeastOnce,
-			idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}, many[:4], 5, true},
+		"not without being asked":         {false, idem.Retry{}, many[:1], 1, false},
+		"until it works":                  {false, idem.Retry{MaxTries: 3}, many[:2], 3, true},
+		"up to the limit":                 {false, idem.Retry{MaxTries: 4}, many, 4, false},
+		"not a permanent error":           {false, idem.Retry{MaxTries: 3}, []error{permanent}, 1, false},
+		"at most once: not a plain error": {true, idem.Retry{MaxTries: 3}, many[:1], 1, false},
+		"at most once: no effect":         {true, idem.Retry{MaxTries: 3}, []error{excluded, excluded}, 3, true},
+		"not past the deadline":           {false, idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}, many, 1, false},
+		"with delays that grow to a bound": {false, idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}, many[:4],
+			5, true},
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1,
-				steps(r.e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: c.semantics, Retry: c.retry}, c.errs...)))
-			require.Equal(t, c.ok, err == nil, "%v", err)
-			require.Equal(t, c.runs, r.e.ran("ship"))
+			ship := act{name: "ship", once: tc.once, retry: tc.retry, errs: tc.errs}
+			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, tried{acts: []act{ship}}.handler(r.e))
+			require.Equal(t, tc.ok, err == nil, "%v", err)
+			require.Equal(t, tc.runs, r.e.ran("ship"))
 		})
 	}
 }
@@ -409,26 +496,17 @@ func TestStepMistakes(t *testing.T) {
 	require.ErrorContains(t, err, "the handler has returned")
 }
 
-// No function would be asked after a crash. Whoever declares that learns it at the first call, before the
-// step runs.
-func TestInterruptedIsRefusedWhereNobodyWouldBeAsked(t *testing.T) {
-	r := newRig(t, nil)
-	for name, tc := range map[string]struct {
-		op   idem.Operation
-		runs int
-	}{
-		"not repeatable": {unsafe, 0}, "repeatable": {safe, 1},
-	} {
-		_, err := doSteps(t, r, tc.op.Key("t", name), r.e.alone(name, &idem.StepConfig[receiptOf]{
-			Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: r.e.found(name),
-		}))
-		require.Equal(t, tc.runs, r.e.ran(name))
-		if tc.runs == 0 {
+// No function would be asked after a crash where the operation is not repeatable: that is said at the first call,
+// before the step runs.
+func TestInterruptedIsRefusedWhereItWouldNotBeCalled(t *testing.T) {
+	for _, op := range both {
+		r, key := rigOn(t, op)
+		_, err := idem.Do(t.Context(), r.engine, key, 1, tried{acts: []act{{name: "ship", once: true, ask: works}}}.handler(r.e))
+		require.Equal(t, under(op, 1, 0), r.e.ran("ship"))
+		if op.Repeat == idem.NotRepeatable {
 			mistaken(t, err, "Declare it idem.Repeatable")
-			require.Empty(t, r.record(t, tc.op.Key("t", name)).Steps)
-			continue
+			require.Empty(t, r.record(t, key).Steps)
 		}
-		require.NoError(t, err)
 	}
 }
 
