@@ -20,7 +20,7 @@ import (
 func TestAbort(t *testing.T) {
 	r, key := rigOn(t, safe)
 	out := must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-		_, err := trip(r.e, nil)(ctx)
+		_, err := tried{acts: trip()}.handler(r.e)(ctx, 1)
 		require.NoError(t, err)
 		require.NoError(t, idem.Abort(ctx, declinedError{}))
 		require.NoError(t, idem.Abort(ctx, declinedError{}), "nothing is left to undo")
@@ -75,25 +75,6 @@ func TestAStepThatRunsDuringAnAbortIsUndone(t *testing.T) {
 		})
 		require.Equal(t, "402", got)
 		require.Equal(t, []int{1, 1, 0}, r.e.all("charge", "undo charge", "later"))
-	}
-}
-
-// An attempt that does not come by a step cannot undo it, and must not pretend so.
-func TestWhatAnAttemptDoesNotComeByParks(t *testing.T) {
-	for name, end := range map[string]func(context.Context) (string, error){
-		"a failure": func(context.Context) (string, error) { return "", idem.Permanent(declinedError{}) },
-		"an abort": func(ctx context.Context) (string, error) {
-			_ = idem.Abort(ctx, declinedError{})
-			return "402", nil
-		},
-	} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			errs(t, r, key, steps(trip(r.e, errPlain)))
-			_, err := doSteps(t, r, key, end)
-			require.ErrorContains(t, err, "cannot be undone")
-			require.Equal(t, idem.Unknown, r.state(t, key))
-			require.Equal(t, []int{0, 0, 0}, r.e.all(tripUndone...))
-		})
 	}
 }
 
@@ -242,7 +223,7 @@ func TestTwoAbortsSideBySideUndoOnce(t *testing.T) {
 		var escaped context.Context
 		must(t, r.inLambda(), key, func(ctx context.Context, _ int) (string, error) {
 			escaped = ctx
-			_, err := trip(r.e, nil)(ctx)
+			_, err := tried{acts: trip()}.handler(r.e)(ctx, 1)
 			require.NoError(t, err)
 			var wg sync.WaitGroup
 			for range 8 {

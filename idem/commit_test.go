@@ -300,7 +300,7 @@ func TestUnitOfAHandlerThatAborts(t *testing.T) {
 						v := must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 							runs++
 							if steps {
-								_, err := trip(r.e, nil)(ctx)
+								_, err := tried{acts: trip()}.handler(r.e)(ctx, 1)
 								require.NoError(t, err)
 							}
 							if c.before != nil {

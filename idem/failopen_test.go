@@ -80,30 +80,19 @@ func TestFailOpenThroughAnOutage(t *testing.T) {
 // Steps run and are undone. One of at most once does not run where nothing can say that it did,
 // and stops the operation.
 func TestStepsOfACallThatFailsOpen(t *testing.T) {
-	for name, undo := range map[string]error{"undone": nil, "not undone": errPlain} {
-		testOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
-			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-			err := refused(t, r, key, declinedError{}, steps(trip(r.e, idem.Permanent(declinedError{}), undo)))
-			want := []int{1, 1, 1}
-			if undo != nil {
-				want[0] = 0
-				require.ErrorContains(t, err, `compensation of step "hotel"`)
-			}
-			require.Equal(t, want, r.e.all(tripUndone...))
-			require.Zero(t, r.count(idemtest.RecordStep))
-		})
-	}
-	r := newRig(t, nil)
-	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-	refused(t, r, failsOpen.Key("t", "k"), idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
-		got, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
-		require.NoError(t, err)
-		_, err = idem.Step(ctx, "once", r.e.step("once"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		return got.ID, err
-	})
-	require.Equal(t, 1, r.e.ran("ship"))
-	require.Zero(t, r.e.ran("once"))
+	down := faulty(idemtest.Acquire, idemtest.Refuse)
+	playAll(t,
+		scenario{name: "undone", op: failsOpen, before: down, attempts: []tried{
+			{acts: trip(), end: declines, want: declinedError{}, log: booked + undone},
+		}},
+		scenario{name: "not undone", op: failsOpen, before: down, attempts: []tried{
+			{acts: trip(errPlain), end: declines, want: []any{declinedError{}, `compensation of step "hotel"`},
+				log: booked + ", undo car, undo hotel"},
+		}},
+		scenario{name: "at most once", op: failsOpen, before: down, attempts: []tried{
+			{acts: []act{{name: "ship"}, {name: "once", once: true}}, want: idem.ErrStoreUnavailable, log: "ship"},
+		}},
+	)
 }
 
 // A unit of work cannot commit in a store that is down: its caller learns that nothing did.

@@ -171,12 +171,17 @@ func returns[Out any](v Out) handler[Out] {
 	return func(context.Context, int) (Out, error) { return v, nil }
 }
 
-// expect requires the error: one that matches it, one of the type that it points to, one that says so, or none.
+// expect requires the error: one that matches it, one of the type that it points to, one that says so, several of
+// these, or none.
 func expect(t *testing.T, want any, err error) {
 	t.Helper()
 	switch want := want.(type) {
 	case nil:
 		require.NoError(t, err)
+	case []any:
+		for _, each := range want {
+			expect(t, each, err)
+		}
 	case *idem.RecordedError:
 		require.Equal(t, want, err)
 	case error:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,36 +91,32 @@ func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
 	}
 }
 
-// An operation that fails permanently because its unit was refused undoes its steps,
-// as one does whose handler says so.
+// An operation that fails permanently because its unit was refused undoes its steps, as one does whose handler says
+// so. In doubt the commit may still land. Once undoing has begun nothing commits, although a later attempt's handler
+// succeeds.
 func TestRefusedUnitUndoesSteps(t *testing.T) {
-	for name, ambiguous := range map[string]bool{"definite": false, "in doubt": true} {
-		t.Run(name, func(t *testing.T) {
-			r, key := rigOn(t, safe)
-			var undone []string
-			handler := func(ambiguous bool) func(context.Context, int) (string, error) {
-				return func(ctx context.Context, n int) (string, error) {
-					_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 1", nil },
-						&idem.StepConfig[string]{Compensate: func(_ context.Context, seat string) error {
-							undone = append(undone, seat)
-							return nil
-						}})
-					if err != nil {
-						return "", err
-					}
-					return pay(effect{n: 1, refuse: idem.Permanent(errPlain), ambiguous: ambiguous}, nil)(ctx, n)
-				}
-			}
-			refused(t, r, key, errPlain, handler(ambiguous))
-			if ambiguous {
-				require.Empty(t, undone, "the commit may still land")
-				require.Equal(t, idem.Released, r.state(t, key))
-				refused(t, r, key, errPlain, handler(false))
-			}
-			require.Equal(t, []string{"seat 1"}, undone)
-			require.Equal(t, idem.Failed, r.state(t, key))
-		})
-	}
+	reserve := func(undo ...error) []act { return []act{{name: "reserve", undo: append(works, undo...)}} }
+	refused := &effect{n: 1, refuse: declines}
+	inDoubt := &effect{n: 1, refuse: declines, ambiguous: true}
+	playAll(t,
+		scenario{name: "definite", op: safe, attempts: []tried{
+			{acts: reserve(), unit: refused, want: declinedError{}, log: "reserve, undo reserve", state: idem.Failed},
+		}},
+		scenario{name: "in doubt", op: safe, attempts: []tried{
+			{acts: reserve(), unit: inDoubt, want: declinedError{}, log: "reserve", state: idem.Released},
+			{acts: reserve(), unit: refused, want: declinedError{}, log: "undo reserve", state: idem.Failed},
+		}},
+		scenario{name: "a compensation failed", op: safe, attempts: []tried{
+			{acts: reserve(errPlain), unit: refused, want: declinedError{}, log: "reserve, undo reserve", state: idem.Released},
+			{acts: reserve(errPlain), unit: &effect{n: 30}, want: recordedDeclined, log: "undo reserve", state: idem.Failed},
+		}},
+		scenario{name: "the process died before the failure was written", op: safe, attempts: []tried{
+			{before: all(faulty("Finish", idemtest.Pass), always(idemtest.LoseRequest, "Finish")),
+				acts: reserve(), unit: refused, want: declinedError{}, log: "reserve, undo reserve", state: idem.InProgress},
+			{before: after(time.Minute), other: true, acts: reserve(), unit: &effect{n: 30}, want: recordedDeclined,
+				state: idem.Failed},
+		}},
+	)
 }
 
 // A call may make an answer of the refusal: it is the outcome, without the unit, and
@@ -249,42 +246,4 @@ func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
 	require.Zero(t, r.e.ran("pay"))
 	require.Equal(t, idem.Completed, r.state(t, key))
 	require.Equal(t, 2, r.e.ran("undo reserve"))
-}
-
-// Once undoing has begun nothing commits, although a later attempt's handler
-// succeeds.
-func TestWhatIsBeingUndoneCommitsNothing(t *testing.T) {
-	for name, dies := range map[string]bool{"a compensation failed": false,
-		"the process died before the failure was written": true} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := safe.Key("t", "k")
-			handler := func(refuse error, undo ...error) func(context.Context) (string, error) {
-				return func(ctx context.Context) (string, error) {
-					if _, err := idem.Step(ctx, "reserve", r.e.step("reserve"),
-						&idem.StepConfig[receiptOf]{Compensate: r.e.undo("reserve", undo...)}); err != nil {
-						return "", err
-					}
-					return pay(effect{n: 30, refuse: refuse}, nil)(ctx, 1)
-				}
-			}
-			if dies {
-				r.faults.Next(idemtest.Finish, idemtest.Pass)
-				r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-			}
-			undo := []error{errPlain}
-			if dies {
-				undo = nil
-			}
-			refused(t, r, key, declinedError{}, steps(handler(idem.Permanent(declinedError{}), undo...)))
-			r.clock.Advance(2 * idem.DefaultLease)
-			other := engineOver(t, r.mem, &idem.Options{Now: r.clock.Now})
-			_, err := idem.Do(t.Context(), other, key, 1,
-				func(ctx context.Context, _ int) (string, error) { return handler(nil)(ctx) })
-			require.EqualError(t, err, "card declined")
-			require.Zero(t, r.committed())
-			require.Equal(t, idem.Failed, r.state(t, key))
-			require.Equal(t, len(undo)+1, r.e.ran("undo reserve"))
-		})
-	}
 }

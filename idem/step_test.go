@@ -184,7 +184,6 @@ type scenario struct {
 	attempts []tried
 }
 
-// play plays the scenario, and returns with its last record.
 func (s scenario) play(t *testing.T) {
 	testOn(t, s.name, s.op, func(t *testing.T, r *rig, key idem.Key) {
 		if s.before != nil {
@@ -204,9 +203,12 @@ func (s scenario) play(t *testing.T) {
 			require.Equal(t, a.log, strings.Join(r.e.log, ", "), "attempt %d", n+1)
 			require.Equal(t, a.state, r.state(t, key), "attempt %d", n+1)
 			if rec := r.record(t, key); rec != nil {
-				require.Equal(t, rec.Open() || rec.State == idem.InProgress, rec.ExpiresAt.IsZero(), "steps wait for their operation")
-				require.True(t, rec.State != idem.Completed && rec.State != idem.Failed || len(rec.Steps) == 0, "they go with the outcome")
+				waits := rec.Open() || rec.State == idem.InProgress
+				require.Equal(t, waits, rec.ExpiresAt.IsZero(), "steps wait for their operation")
+				over := rec.State == idem.Completed || rec.State == idem.Failed
+				require.True(t, !over || len(rec.Steps) == 0, "they go with the outcome")
 			}
+			require.Zero(t, r.committed(), "a scenario is about units of work that do not commit")
 		}
 	})
 }
