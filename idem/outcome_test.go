@@ -383,9 +383,10 @@ func TestRejectedAnswers(t *testing.T) {
 		does  func(r *rig, ctx context.Context)
 		state idem.State // of a not repeatable operation
 	}{
-		"nothing": {func(*rig, context.Context) {}, idem.Released},
-		"token":   {func(_ *rig, ctx context.Context) { idem.Token(ctx) }, idem.Unknown},
-		"info":    {func(_ *rig, ctx context.Context) { _, _ = idem.InfoOf(ctx) }, idem.Unknown},
+		"nothing":   {func(*rig, context.Context) {}, idem.Released},
+		"token":     {func(_ *rig, ctx context.Context) { idem.Token(ctx) }, idem.Unknown},
+		"info":      {func(_ *rig, ctx context.Context) { _, _ = idem.InfoOf(ctx) }, idem.Unknown},
+		"reference": {func(_ *rig, ctx context.Context) { _ = idem.SetReference(ctx, "pay_1") }, idem.Unknown},
 		"step": {func(_ *rig, ctx context.Context) {
 			_, _ = idem.Step(ctx, "s", func(context.Context) (int, error) { return 0, errPlain }, nil)
 		}, idem.Unknown},

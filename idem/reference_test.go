@@ -2,11 +2,8 @@ package idem_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -48,6 +45,94 @@ func TestAReferenceIsRecordedBeforeTheOutcome(t *testing.T) {
 	require.Equal(t, "pay_1", status.Ref)
 }
 
+// said is a reference that a handler says.
+type said struct {
+	ref   string
+	fault idemtest.Fault // of its write
+	doubt bool           // the handler gets no answer
+	mark  bool           // with the begin mark of a step
+	late  bool           // afterwards what the network has kept is delivered, and changes nothing
+}
+
+// say says the reference, which is in the record unless its write got no answer.
+func (s said) say(t *testing.T, r *rig, ctx context.Context, key idem.Key, net *held) {
+	t.Helper()
+	if s.fault != nil {
+		r.faults.Next(idemtest.RecordReference, s.fault)
+	}
+	if s.mark {
+		require.NoError(t, idem.StepEffect(ctx, "step", func(context.Context) error {
+			require.Equal(t, s.ref, r.record(t, key).Ref, "before the function runs")
+			return nil
+		}, &idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: s.ref}))
+		return
+	}
+	err := idem.SetReference(ctx, s.ref)
+	require.NoError(t, ctx.Err(), "a store that fails ends nothing")
+	if s.doubt {
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	} else {
+		require.NoError(t, err)
+		require.Equal(t, s.ref, r.record(t, key).Ref)
+	}
+	if s.late {
+		before := r.record(t, key)
+		for _, c := range net.calls {
+			require.Error(t, c.Do(t.Context()))
+		}
+		require.Equal(t, before, r.record(t, key))
+	}
+}
+
+// A reference that is said again costs nothing, and the last of several counts. What became of one whose reply was
+// lost is found out with the next one. One that was replaced does not come back: neither if the write that replaced
+// the last one had landed, nor if a network delays it, or repeats it.
+func TestTheLastReferenceCounts(t *testing.T) {
+	net := new(held)
+	repeat := func(ctx context.Context, c *idemtest.Call) error {
+		net.calls = append(net.calls, c)
+		return c.Do(ctx)
+	}
+	lost := func(ref string, fault idemtest.Fault) said { return said{ref: ref, fault: fault, doubt: true} }
+	reply, delay, refuse := idemtest.Fault(idemtest.LoseReply), net.hold(false), idemtest.Fault(idemtest.Refuse)
+	for name, tc := range map[string]struct {
+		refs   []said
+		writes int
+	}{
+		"said again":               {[]said{{ref: "A"}, {ref: "A"}, {ref: "B"}, {ref: "B"}}, 2},
+		"reply lost, again":        {[]said{lost("A", reply), {ref: "A"}}, 2},
+		"reply lost, another":      {[]said{lost("A", reply), {ref: "B"}}, 3},
+		"request lost, again":      {[]said{lost("A", idemtest.LoseRequest), {ref: "A"}}, 2},
+		"request lost, another":    {[]said{lost("A", idemtest.LoseRequest), {ref: "B"}}, 2},
+		"refused, another":         {[]said{lost("A", refuse), {ref: "B"}}, 2},
+		"delayed":                  {[]said{lost("A", delay), {ref: "B", late: true}, {ref: "A"}, {ref: "C", late: true}}, 4},
+		"repeated":                 {[]said{{ref: "A", fault: repeat}, {ref: "B", late: true}, {ref: "A"}, {ref: "C", late: true}}, 4},
+		"replaced, reply lost":     {[]said{{ref: "A"}, lost("B", reply), {ref: "A"}, {ref: "A"}}, 4},
+		"replaced, delayed":        {[]said{{ref: "A"}, lost("B", delay), {ref: "A", late: true}, {ref: "A"}}, 3},
+		"replaced, up to the end":  {[]said{{ref: "A"}, lost("B", reply), lost("A", refuse)}, 3},
+		"the same, delayed":        {[]said{{ref: "A"}, lost("B", delay), lost("A", refuse)}, 3},
+		"in doubt, said by a mark": {[]said{{ref: "A"}, lost("B", reply), {ref: "A", mark: true}}, 2},
+	} {
+		for how, end := range map[string]error{"completes": nil, "parks": errPlain} {
+			testOn(t, name+", "+how, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+				net.calls = nil
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+					for _, s := range tc.refs {
+						s.say(t, r, ctx, key, net)
+					}
+					return n, end
+				})
+				require.Equal(t, end == nil, err == nil)
+				for _, c := range net.calls {
+					require.Error(t, c.Do(t.Context()))
+				}
+				require.Equal(t, tc.refs[len(tc.refs)-1].ref, r.record(t, key).Ref)
+				require.Equal(t, tc.writes, r.count(idemtest.RecordReference))
+			})
+		}
+	}
+}
+
 func TestEveryEndKeepsTheReference(t *testing.T) {
 	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "parked": errPlain,
 		"released": idem.NotExecuted(errPlain)} {
@@ -56,73 +141,12 @@ func TestEveryEndKeepsTheReference(t *testing.T) {
 				r.faults.Next(idemtest.RecordReference, fault)
 				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
 					_ = idem.SetReference(ctx, "pay_1")
-					require.NoError(t, ctx.Err(), "a store that fails ends nothing")
 					return n, end
 				})
 				require.Equal(t, end == nil, err == nil)
 				require.Equal(t, "pay_1", r.record(t, key).Ref)
 			})
 		}
-	}
-}
-
-// A reference that is said again costs nothing, and the last of several counts.
-func TestTheLastReferenceCounts(t *testing.T) {
-	r, key := rigOn(t, unsafe)
-	must(t, r, key, refer(t, "pay_1", "pay_1", "pay_2", "pay_2"))
-	require.Equal(t, 2, r.count(idemtest.RecordReference))
-	require.Equal(t, "pay_2", r.record(t, key).Ref)
-}
-
-// What became of a reference whose reply was lost is found out with the next one.
-func TestReferenceInDoubt(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
-		"request lost": idemtest.LoseRequest, "refused": idemtest.Refuse} {
-		for _, second := range []string{"pay_1", "pay_2"} {
-			testOn(t, name+", then "+second, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-				r.faults.Next(idemtest.RecordReference, fault)
-				must(t, r, key, func(ctx context.Context, n int) (int, error) {
-					require.ErrorIs(t, idem.SetReference(ctx, "pay_1"), idem.ErrStoreUnavailable)
-					require.NoError(t, idem.SetReference(ctx, second))
-					require.Equal(t, second, r.record(t, key).Ref)
-					return n, nil
-				})
-				require.Equal(t, second, r.record(t, key).Ref)
-			})
-		}
-	}
-}
-
-// A request that a network delays, or repeats, changes nothing once another reference is
-// recorded: neither that, nor the id of the write by which others tell what they have read.
-func TestADelayedReferenceComesTooLate(t *testing.T) {
-	for name, first := range map[string]func(held **idemtest.Call) idemtest.Fault{
-		"delayed": idemtest.Hold,
-		"repeated": func(held **idemtest.Call) idemtest.Fault {
-			return func(ctx context.Context, c *idemtest.Call) error {
-				*held = c
-				return c.Do(ctx)
-			}
-		},
-	} {
-		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-			var held *idemtest.Call
-			r.faults.Next(idemtest.RecordReference, first(&held))
-			must(t, r, key, func(ctx context.Context, n int) (int, error) {
-				_ = idem.SetReference(ctx, "pay_1")
-				require.NoError(t, idem.SetReference(ctx, "pay_2"))
-				before := r.record(t, key)
-				require.Error(t, held.Do(t.Context()))
-				require.Equal(t, before, r.record(t, key))
-				require.NoError(t, idem.SetReference(ctx, "pay_1"), "it may come back")
-				require.NoError(t, idem.SetReference(ctx, "pay_3"))
-				before = r.record(t, key)
-				require.Error(t, held.Do(t.Context()))
-				require.Equal(t, before, r.record(t, key))
-				return n, nil
-			})
-			require.Equal(t, "pay_3", r.record(t, key).Ref)
-		})
 	}
 }
 
@@ -162,7 +186,8 @@ func TestReferenceAfterAPark(t *testing.T) {
 	})
 }
 
-// A later attempt learns what an earlier one said, unless that provably had no effect.
+// A later attempt learns what an earlier one said, unless that provably had no effect. It says the same in the same
+// order, which costs nothing where it is in the record.
 func TestTheNextAttemptHasTheReference(t *testing.T) {
 	dies := func(t *testing.T, r *rig, key idem.Key) {
 		h := r.elsewhere(t)
@@ -170,63 +195,46 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 		must(t, h.inLambda(), key, refer(t, "pay_1"))
 		r.clock.Advance(time.Hour)
 	}
-	ends := func(err error) func(t *testing.T, r *rig, key idem.Key) {
+	ends := func(end error, refs ...string) play {
 		return func(t *testing.T, r *rig, key idem.Key) {
-			_, got := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
-				require.NoError(t, idem.SetReference(ctx, "pay_1"))
-				return n, err
+			errs(t, r, key, func(ctx context.Context, n int) (int, error) {
+				_, _ = refer(t, refs...)(ctx, n)
+				return n, end
 			})
-			require.Same(t, errPlain, got)
 		}
 	}
-	withdrawn := func(t *testing.T, r *rig, key idem.Key) {
-		dies(t, r, key)
-		h := r.elsewhere(t)
-		h.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
-		refused(t, h, key, idem.ErrStoreUnavailable, new(counter).run)
-		require.Equal(t, idem.Released, r.state(t, key))
-	}
-	for _, tc := range []struct {
-		name   string
-		before func(t *testing.T, r *rig, key idem.Key)
+	withdrawn := elsewhere(func(t *testing.T, r *rig, key idem.Key) {
+		r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
+		refused(t, r, key, idem.ErrStoreUnavailable, new(counter).run)
+	})
+	for name, tc := range map[string]struct {
+		before play
 		want   string
+		says   []string
+		writes int
 	}{
-		{"died", dies, "pay_1"},
-		{"uncertain", ends(errPlain), "pay_1"},
-		{"died, and a takeover was withdrawn", withdrawn, "pay_1"},
-		{"not executed", ends(idem.NotExecuted(errPlain)), ""},
+		"died":                               {dies, "pay_1", []string{"pay_1"}, 0},
+		"uncertain":                          {ends(errPlain, "pay_1"), "pay_1", []string{"pay_1"}, 0},
+		"died, and a takeover was withdrawn": {all(dies, withdrawn), "pay_1", []string{"pay_1"}, 0},
+		"not executed":                       {ends(idem.NotExecuted(errPlain), "pay_1"), "", nil, 0},
+		"of several":                         {ends(errPlain, "parcel", "pay_1"), "pay_1", []string{"parcel", "pay_1"}, 2},
 	} {
-		testOn(t, tc.name, safe, func(t *testing.T, r *rig, key idem.Key) {
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			tc.before(t, r, key)
 			r.faults.Reset()
 			res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 				info, _ := idem.InfoOf(ctx)
 				require.Equal(t, tc.want, info.Ref)
-				if tc.want != "" {
-					require.NoError(t, idem.SetReference(ctx, tc.want))
+				for _, ref := range tc.says {
+					require.NoError(t, idem.SetReference(ctx, ref))
+					require.Equal(t, ref, r.record(t, key).Ref)
 				}
 				return n, nil
 			})
 			require.Equal(t, tc.want, res.Outcome.Ref)
 			require.Equal(t, tc.want, r.record(t, key).Ref)
-			require.Zero(t, r.count(idemtest.RecordReference), "the record has it")
+			require.Equal(t, tc.writes, r.count(idemtest.RecordReference))
 		})
-	}
-}
-
-// A later attempt says what the one before said, in the same order.
-func TestTheNextAttemptSaysItsReferencesAgain(t *testing.T) {
-	r, key := rigOn(t, safe)
-	for _, end := range []error{errPlain, errPlain, nil} {
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
-			for _, ref := range []string{"parcel-1", "payment-1"} {
-				require.NoError(t, idem.SetReference(ctx, ref))
-				require.Equal(t, ref, r.record(t, key).Ref)
-			}
-			return n, end
-		})
-		require.Equal(t, end == nil, err == nil)
-		require.Equal(t, "payment-1", r.record(t, key).Ref)
 	}
 }
 
@@ -246,66 +254,38 @@ func TestReferenceWithoutAClaim(t *testing.T) {
 	})
 }
 
-func TestReferenceIsASign(t *testing.T) {
-	rejecting := unsafe
-	rejecting.Classify = func(context.Context, any, error) idem.Class { return idem.ClassRejected }
-	for _, refs := range [][]string{nil, {"pay_1"}} {
-		r, key := rigOn(t, rejecting)
-		errs(t, r, key, func(ctx context.Context, n int) (int, error) {
-			_, err := refer(t, refs...)(ctx, n)
-			require.NoError(t, err)
-			return n, errPlain
-		})
-		require.Equal(t, map[bool]idem.State{true: idem.Unknown, false: idem.Released}[len(refs) > 0], r.state(t, key))
-	}
-}
-
 func TestReferencesThatAreRefused(t *testing.T) {
-	r, key := rigOn(t, unsafe)
-	says := func(ctx context.Context, ref, what string) {
-		mistaken(t, idem.SetReference(ctx, ref), what)
-	}
-	says(t.Context(), "pay_1", "not a handler's")
+	r, key := rigOn(t, safe)
+	mistaken(t, idem.SetReference(t.Context(), "pay_1"), "not a handler's")
 	var outer context.Context
 	must(t, r, key, func(ctx context.Context, n int) (int, error) {
 		outer = ctx
-		says(ctx, "", "is empty")
-		says(ctx, strings.Repeat("r", 257), "257 bytes: use at most 256")
-		says(ctx, "pay\n1", "control characters")
-		says(ctx, "pay\xff", "not valid UTF-8")
-		require.NoError(t, idem.SetReference(ctx, strings.Repeat("r", 256)))
-		return n, nil
+		for says, ref := range map[string]string{"is empty": "", "257 bytes: use at most 256": strings.Repeat("r", 257),
+			"control characters": "pay\n1", "not valid UTF-8": "pay\xff"} {
+			mistaken(t, idem.SetReference(ctx, ref), says)
+		}
+		for says, config := range map[string]idem.StepConfig[int]{"call idem.SetReference": {Reference: "order-1"},
+			"257 bytes": {Semantics: idem.AtMostOnce, Reference: strings.Repeat("r", 257)}} {
+			_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { panic("it must not run") }, &config)
+			mistaken(t, err, says)
+		}
+		require.Equal(t, m("Acquire"), r.faults.Calls())
+		return n, idem.SetReference(ctx, strings.Repeat("r", 256))
 	})
-	says(outer, "pay_1", "has returned")
-	require.Equal(t, 1, r.count(idemtest.RecordReference))
+	mistaken(t, idem.SetReference(outer, "pay_1"), "has returned")
 }
 
-// A step's reference is written with its begin mark, before the function runs.
+// A step's reference is written with its begin mark, before the function runs, and is there when its provider is
+// asked what became of it.
 func TestReferenceOfAStep(t *testing.T) {
-	r, key := rigOn(t, safe)
-	charge := func(ctx context.Context) error {
-		return idem.StepEffect(ctx, "charge", func(ctx context.Context) error {
-			rec := r.record(t, key)
-			require.True(t, rec.Steps["charge"].Begun)
-			require.Equal(t, "order-1", rec.Ref)
-			return nil
-		}, &idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: "order-1"})
-	}
-	must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-		return "", charge(ctx)
-	})
-	require.Equal(t, m("Acquire", "RecordStep", "RecordStep", "Finish"), r.faults.Calls())
-	require.Equal(t, "order-1", r.record(t, key).Ref)
-}
-
-// What an interrupted step said is there when somebody asks what became of it.
-func TestReferenceOfAnInterruptedStep(t *testing.T) {
-	r, key := rigOn(t, safe)
-	mark := protocol.StepWrite{Name: "charge", Begin: true, Ref: "order-1"}
-	killedWith(t, r, key, mark)
-	must(t, r, key, steps(func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "charge",
-			func(context.Context) (string, error) { return "again", nil }, &idem.StepConfig[string]{
+	charge := func(t *testing.T, r *rig, key idem.Key) {
+		must(t, r, key, steps(func(ctx context.Context) (string, error) {
+			return idem.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+				rec := r.record(t, key)
+				require.True(t, rec.Steps["charge"].Begun)
+				require.Equal(t, "order-1", rec.Ref)
+				return "", nil
+			}, &idem.StepConfig[string]{
 				Semantics: idem.AtMostOnce, Reference: "order-1", NotFoundFinalAfter: idem.Immediately,
 				Interrupted: func(ctx context.Context, _ time.Time) (string, error) {
 					info, _ := idem.InfoOf(ctx)
@@ -313,9 +293,17 @@ func TestReferenceOfAnInterruptedStep(t *testing.T) {
 					return "", idem.NotExecuted(errPlain)
 				},
 			})
-		return "", err
-	}))
-	require.Equal(t, "order-1", r.record(t, key).Ref)
+		}))
+		require.Equal(t, "order-1", r.record(t, key).Ref)
+	}
+	testOn(t, "that runs", safe, func(t *testing.T, r *rig, key idem.Key) {
+		charge(t, r, key)
+		require.Equal(t, m("Acquire", "RecordStep", "RecordStep", "Finish"), r.faults.Calls())
+	})
+	testOn(t, "that was interrupted", safe, func(t *testing.T, r *rig, key idem.Key) {
+		killedWith(t, r, key, protocol.StepWrite{Name: "charge", Begin: true, Ref: "order-1"})
+		charge(t, r, key)
+	})
 }
 
 // A later attempt says the first of several again and skips the step that said the last:
@@ -346,91 +334,6 @@ func TestReferenceOfAStepThatIsSkipped(t *testing.T) {
 	}
 }
 
-func TestReferencesOfStepsThatAreRefused(t *testing.T) {
-	for name, tc := range map[string]struct {
-		config idem.StepConfig[int]
-		says   string
-	}{
-		"at least once": {idem.StepConfig[int]{Reference: "order-1"}, "call idem.SetReference"},
-		"too long":      {idem.StepConfig[int]{Semantics: idem.AtMostOnce, Reference: strings.Repeat("r", 257)}, "257 bytes"},
-	} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			must(t, r, key, func(ctx context.Context, n int) (int, error) {
-				_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { panic("it must not run") }, &tc.config)
-				mistaken(t, err, tc.says)
-				return n, nil
-			})
-			require.Zero(t, r.count(idemtest.RecordStep))
-		})
-	}
-}
-
-// Steps side by side, renewals of the lease and references disturb each other not.
-func TestReferencesSideBySide(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, &idem.Options{Lease: 3 * time.Second}), safe.Key("t", "k")
-		must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-			var g sync.WaitGroup
-			for n := range 8 {
-				g.Go(func() {
-					err := idem.StepEffect(ctx, fmt.Sprint("charge-", n), func(ctx context.Context) error {
-						time.Sleep(time.Duration(n) * time.Second)
-						return idem.SetReference(ctx, fmt.Sprint("pay_", n))
-					}, &idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: fmt.Sprint("order-", n)})
-					require.NoError(t, err)
-				})
-			}
-			g.Wait()
-			return "", nil
-		})
-		require.NotZero(t, r.count(idemtest.Extend))
-		require.Equal(t, "pay_7", r.record(t, key).Ref)
-	})
-}
-
-// A reference that was replaced does not come back over the last one said: neither if the
-// write that replaced the last one had landed, nor if it lands late.
-func TestAReplacedReferenceDoesNotComeBack(t *testing.T) {
-	for name, tc := range map[string]struct {
-		fault func(held **idemtest.Call) idemtest.Fault
-		again bool
-	}{
-		"reply lost, said again":      {func(**idemtest.Call) idemtest.Fault { return idemtest.LoseReply }, true},
-		"request delayed, said again": {idemtest.Hold, true},
-		"reply lost, at the end":      {func(**idemtest.Call) idemtest.Fault { return idemtest.LoseReply }, false},
-		"request delayed, at the end": {idemtest.Hold, false},
-	} {
-		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-			var held *idemtest.Call
-			late := func() {
-				if held != nil {
-					require.Error(t, held.Do(t.Context()))
-				}
-			}
-			refused(t, r, key, nil, func(ctx context.Context, n int) (int, error) {
-				require.NoError(t, idem.SetReference(ctx, "pay_A"))
-				r.faults.Next(idemtest.RecordReference, tc.fault(&held))
-				require.ErrorIs(t, idem.SetReference(ctx, "pay_B"), idem.ErrStoreUnavailable)
-				if !tc.again {
-					r.faults.Always(idemtest.Refuse, idemtest.RecordReference)
-					require.ErrorIs(t, idem.SetReference(ctx, "pay_A"), idem.ErrStoreUnavailable)
-					return n, errPlain
-				}
-				require.NoError(t, idem.SetReference(ctx, "pay_A"))
-				require.Equal(t, "pay_A", r.record(t, key).Ref)
-				late()
-				require.Equal(t, "pay_A", r.record(t, key).Ref)
-				require.NoError(t, idem.SetReference(ctx, "pay_A"), "no longer in doubt")
-				return n, errPlain
-			})
-			late()
-			rec := r.record(t, key)
-			require.Equal(t, idem.Unknown, rec.State)
-			require.Equal(t, "pay_A", rec.Ref)
-		})
-	}
-}
-
 // The same with the begin mark of a step that does not begin.
 func TestAMarkWithoutAnswerDoesNotKeepItsReference(t *testing.T) {
 	for name, fault := range map[string]func(held **idemtest.Call) idemtest.Fault{
@@ -455,19 +358,4 @@ func TestAMarkWithoutAnswerDoesNotKeepItsReference(t *testing.T) {
 			require.Equal(t, "pay_A", r.record(t, key).Ref)
 		})
 	}
-}
-
-// A mark says a reference that is in doubt, although the record had it.
-func TestAMarkSaysAReferenceInDoubt(t *testing.T) {
-	r, key := rigOn(t, unsafe)
-	must(t, r, key, func(ctx context.Context, n int) (int, error) {
-		require.NoError(t, idem.SetReference(ctx, "pay_A"))
-		r.faults.Next(idemtest.RecordReference, idemtest.LoseReply)
-		require.ErrorIs(t, idem.SetReference(ctx, "pay_B"), idem.ErrStoreUnavailable)
-		return n, idem.StepEffect(ctx, "charge", func(context.Context) error {
-			require.Equal(t, "pay_A", r.record(t, key).Ref)
-			return nil
-		}, &idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: "pay_A"})
-	})
-	require.Equal(t, "pay_A", r.record(t, key).Ref)
 }

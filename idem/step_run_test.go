@@ -195,7 +195,7 @@ func TestOperationInsideAStep(t *testing.T) {
 	require.Equal(t, 1, r.e.ran("ship"))
 }
 
-// Steps side by side, over several renewals of the lease, some of them retried, some
+// Steps and references side by side, over several renewals of the lease, some of them retried, some
 // failing; the next attempt runs only what has no result.
 func TestParallelStepsUnderARenewedLease(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
