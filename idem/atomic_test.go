@@ -67,102 +67,57 @@ func TestAtomicCalls(t *testing.T) {
 	}
 }
 
-// How an attempt ends, and what is left of it.
-func TestEveryEndInAtomicMode(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		handler func(context.Context, int) (int, error)
-		state   idem.State
-	}{
-		{"result", new(counter).run, idem.Completed},
-		{"plain error", fails(errPlain), idem.Absent},
-		{"not executed", fails(idem.NotExecuted(errPlain)), idem.Absent},
-		{"permanent", fails(idem.Permanent(errPlain)), idem.Failed},
-		{"not executed beside a result", func(ctx context.Context, _ int) (int, error) {
-			idem.SetNotExecuted(ctx)
-			return 7, nil
-		}, idem.Absent},
-	} {
-		for name, read := range firstReads {
-			testOn(t, tc.name+"/"+name, atomically, func(t *testing.T, r *rig, key idem.Key) {
-				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, tc.handler)
-				require.Equal(t, tc.state, live.Outcome.RecordState)
-				require.Equal(t, 1, live.Outcome.Attempt, "it is the caller's own attempt")
-				require.Equal(t, tc.state, r.state(t, key))
-				if tc.state != idem.Completed && live.Value != 7 {
-					require.Same(t, errPlain, liveErr)
-				}
-				r.faults.Next(idemtest.Get, read)
-				_, err := idem.Do(t.Context(), r.engine, key, 1, r.c.run)
-				switch tc.state {
-				case idem.Failed:
-					recorded := errorAs[*idem.RecordedError](t, err)
-					require.Equal(t, "plain", recorded.Message)
-				default:
-					require.NoError(t, err)
-					require.Equal(t, idem.Completed, r.state(t, key))
-				}
-			})
-		}
-	}
-	testOn(t, "panic", atomically, func(t *testing.T, r *rig, key idem.Key) {
-		require.PanicsWithValue(t, "boom", func() {
-			_, _ = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { panic("boom") })
-		})
-		require.Equal(t, idem.Absent, r.state(t, key))
-	})
-	testOn(t, "no time", atomically, func(t *testing.T, r *rig, key idem.Key) {
-		r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
-		ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
-		refused(t, r.in(ctx), key, idem.ErrStoreUnavailable, r.c.run)
-		require.Zero(t, r.c.count())
-	})
-}
-
-// What the record of an earlier attempt, whatever its mode, means for one in
-// atomic mode.
+// What the record of an earlier attempt, whatever its mode, means for one in atomic mode, and one that another call
+// has written while the body ran, also where that fails permanently.
 func TestAtomicFindsARecord(t *testing.T) {
+	parks := func(t *testing.T, r *rig, key idem.Key) {
+		uncertainly(t, r, key)
+		refused(t, r, strictly.Key("t", "k"), idem.ErrOutcomeUnknown, fails(errPlain))
+	}
 	for _, tc := range []struct {
 		name    string
-		before  func(*testing.T, *rig, idem.Key)
-		want    error // nil: it runs
+		before  play
+		want    error // nil: it runs, or replays what is completed
 		state   idem.State
 		attempt int
 	}{
-		{"released", all(uncertainly), nil, idem.Completed, 2},
-		{"released", all(released), nil, idem.Completed, 2},
-		{"lapsed", all(killed, twoDays), nil, idem.Completed, 2},
-		{"expired", all(finished, twoDays), nil, idem.Completed, 2},
-		{"in flight", all(killed), idem.ErrInFlight, idem.InProgress, 1},
-		{"accepted", all(accepted), idem.ErrAccepted, idem.Pending, 1},
-		{"with steps", func(t *testing.T, r *rig, key idem.Key) {
-			killedWith(t, r, key, protocol.StepWrite{Name: "ship", Result: []byte("1")})
-		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
-		{"unknown", func(t *testing.T, r *rig, key idem.Key) {
-			uncertainly(t, r, key)
-			refused(t, r, idem.Operation{Name: "safe"}.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
-		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
+		{"released, uncertain", uncertainly, nil, idem.Completed, 2},
+		{"released", released, nil, idem.Completed, 2},
+		{"lapsed", lapsed, nil, idem.Completed, 2},
+		{"expired", leftExpired, nil, idem.Completed, 2},
+		{"completed", finished, nil, idem.Completed, 1},
+		{"failed", failed, recordedPlain, idem.Failed, 1},
+		{"in flight", killed, idem.ErrInFlight, idem.InProgress, 1},
+		{"accepted", accepted, idem.ErrAccepted, idem.Pending, 1},
+		{"with steps", leaving(protocol.StepWrite{Name: "ship", Result: []byte("1")}), idem.ErrOutcomeUnknown, idem.Unknown, 1},
+		{"unknown", parks, idem.ErrOutcomeUnknown, idem.Unknown, 1},
 	} {
 		for name, read := range firstReads {
-			t.Run(tc.name+"/"+name, func(t *testing.T) {
-				r := newRig(t, nil)
-				tc.before(t, r, safe.Key("t", "k")) // in the reserved mode
-				r.faults.Next(idemtest.Get, read)
-				res, err := idem.Run(t.Context(), r.engine, atomically.Key("t", "k"), 1, r.c.run)
-				rec := r.record(t, atomically.Key("t", "k"))
-				require.Equal(t, tc.state, rec.State)
-				if tc.want != nil {
-					require.ErrorIs(t, err, tc.want)
-					require.Equal(t, name == "written after the read", r.c.count() == 1)
+			for how, end := range map[string]error{"result": nil, "permanent": idem.Permanent(errPlain)} {
+				testOn(t, fmt.Sprint(tc.name, "/", name, "/", how), atomically, func(t *testing.T, r *rig, key idem.Key) {
+					tc.before(t, r, safe.Key("t", "k")) // in the reserved mode
+					r.faults.Next(idemtest.Get, read)
+					ran := 0
+					res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+						ran++
+						return 1, end
+					})
+					rec := r.record(t, key)
 					require.Equal(t, tc.attempt, rec.Attempt)
-					return
-				}
-				require.NoError(t, err)
-				require.False(t, res.Outcome.Replayed)
-				require.Equal(t, tc.attempt, rec.Attempt)
-				require.Equal(t, tc.attempt, res.Outcome.Attempt)
-				require.Equal(t, 1, r.c.count(), "the conflicting record does not run the body again")
-			})
+					if tc.attempt == 1 {
+						expect(t, tc.want, err)
+						require.Equal(t, name == "written after the read", ran == 1)
+						require.Equal(t, tc.state, rec.State)
+						require.Equal(t, tc.state == idem.Completed || tc.state == idem.Failed, res.Outcome.Replayed)
+						return
+					}
+					require.Equal(t, idem.Unmark(end), err)
+					require.Equal(t, map[bool]idem.State{true: idem.Completed, false: idem.Failed}[end == nil], rec.State)
+					require.False(t, res.Outcome.Replayed)
+					require.Equal(t, tc.attempt, res.Outcome.Attempt)
+					require.Equal(t, 1, ran, "the conflicting record does not run the body again")
+				})
+			}
 		}
 	}
 }
@@ -210,21 +165,6 @@ func TestAtomicLandsBeforeItsBar(t *testing.T) {
 		require.Equal(t, 1, res.Value)
 		require.Equal(t, 1, r.c.count())
 	})
-}
-
-// Another call commits while the body runs: the caller gets the other call's outcome, also
-// where its own body failed permanently.
-func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
-	for name, end := range map[string]error{"result": nil, "permanent": idem.Permanent(errPlain)} {
-		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
-			res := mustRun(t, r, key, func(context.Context, int) (int, error) {
-				finished(t, r.elsewhere(t), key)
-				return 99, end
-			})
-			require.True(t, res.Outcome.Replayed)
-			require.Equal(t, 1, res.Value)
-		})
-	}
 }
 
 // Nothing runs without the read before the handler, and a record that cannot be read is never

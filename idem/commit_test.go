@@ -115,9 +115,9 @@ func TestCommitInDoubt(t *testing.T) {
 	} {
 		for _, op := range append(both, atomically) {
 			for _, expired := range []bool{false, true} {
-				bubble(t, fmt.Sprintf("%s/%s %d/over an expired record %v", tc.name, op.Name, op.Mode, expired),
-					func(t *testing.T) {
-						r, key, atomic := newRig(t, nil), op.Key("t", "k"), op.Mode == idem.Atomic
+				testOn(t, fmt.Sprintf("%s/%s %d/over an expired record %v", tc.name, op.Name, op.Mode, expired), op,
+					func(t *testing.T, r *rig, key idem.Key) {
+						atomic := op.Mode == idem.Atomic
 						if expired {
 							leftExpired(t, r, key)
 							r.events.take()

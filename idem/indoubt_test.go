@@ -237,41 +237,6 @@ func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	require.Equal(t, 2, r.e.ran("charge"), "once in each life")
 }
 
-// A commit in atomic mode over an expired record that TTL deletes before the commit makes the
-// record.
-func TestAnAtomicCommitOverWhatIsGoneReservesAnew(t *testing.T) {
-	r, key := rigOn(t, atomically)
-	leftExpired(t, r, key)
-	res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
-		r.mem.Delete(key.ID())
-		return r.c.run(ctx, n)
-	})
-	require.True(t, res.Outcome.Executed)
-	require.Equal(t, 1, r.c.count())
-	require.Equal(t, 1, r.record(t, key).Attempt)
-}
-
-// Such a commit in doubt cannot land any more, so the call may say that it has not, and
-// leaves nothing in its way.
-func TestAnAtomicCommitInDoubtOverWhatIsGoneNeverLands(t *testing.T) {
-	inBubble(t, atomically, func(t *testing.T, r *rig, key idem.Key) {
-		leftExpired(t, r, key)
-		var held *idemtest.Call
-		r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
-			r.mem.Delete(key.ID())
-			return idemtest.Hold(&held)(ctx, c)
-		})
-		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-		failed := errorAs[*idem.CommitError](t, err)
-		require.False(t, failed.Ambiguous)
-		require.Equal(t, idem.Absent, failed.State)
-		require.NotNil(t, held)
-		require.Error(t, held.Do(t.Context()))
-		require.Nil(t, r.record(t, key))
-		require.NotContains(t, r.events.take(), "outcome_queued")
-	})
-}
-
 // Whether a record has expired is decided once: a clock that is set back a moment later
 // makes an attempt without outcome no outcome of the expired record's.
 func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing.T) {
@@ -292,50 +257,50 @@ func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing
 	}
 }
 
-// A commit in doubt that has seen no record is kept from landing by one that TTL does not
-// delete soon: the expired record in its way is none, and one that expires is soon none.
-func TestAnAtomicCommitInDoubtBeforeAnExpiredRecordNeverLands(t *testing.T) {
-	for name, before := range map[string]func(*testing.T, *rig, idem.Key){
-		"expired": leftExpired,
-		"expires soon": func(t *testing.T, r *rig, _ idem.Key) {
-			released(t, r, safe.Key("t", "k")) // in the reserved mode, which leaves a record
-			r.clock.Advance(idem.DefaultRetention - time.Minute)
-		},
+// A commit in atomic mode that gets no answer never lands once its caller has been answered that it has not, whatever
+// TTL deletes: the expired record in its way is none, one that expires soon is soon none, and it may not even have
+// been read. Its withdrawal may get no answer either. One that is answered makes the record anew.
+func TestAnAtomicCommitInDoubtOverWhatGoesNeverLands(t *testing.T) {
+	unread := faulty(idemtest.Get, readsNothing)
+	for name, tc := range map[string]struct {
+		before   play
+		meantime play           // while the handler runs
+		withdraw idemtest.Fault // what becomes of the withdrawal
+		state    idem.State     // that the caller is told, and that is left
+	}{
+		"deleted before the commit":             {leftExpired, deleted, idemtest.Pass, idem.Absent},
+		"expired, and not read":                 {all(leftExpired, unread), nothing, idemtest.Pass, idem.Released},
+		"expires soon, and not read":            {all(expiresSoon, unread), nothing, idemtest.Pass, idem.Released},
+		"expired, and not read, nor withdrawn":  {all(leftExpired, unread), nothing, idemtest.LoseRequest, idem.Released},
+		"deleted before the commit is answered": {leftExpired, deleted, nil, idem.Completed},
 	} {
 		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
-			before(t, r, key)
-			r.faults.Next(idemtest.Get, readsNothing)
+			tc.before(t, r, key)
 			var held *idemtest.Call
-			r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
-			_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+			if tc.withdraw != nil {
+				r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
+				r.faults.Next(idemtest.Withdraw, tc.withdraw)
+			}
+			res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
+				tc.meantime(t, r, key)
+				return pay(effect{n: 1}, nil)(ctx, n)
+			})
+			if tc.withdraw == nil {
+				require.NoError(t, err)
+				require.True(t, res.Outcome.Executed)
+				require.Equal(t, 1, r.record(t, key).Attempt)
+				require.Equal(t, 1, r.committed())
+				return
+			}
 			failed := errorAs[*idem.CommitError](t, err)
 			require.False(t, failed.Ambiguous)
-			require.Equal(t, idem.Released, failed.State)
-			if rec := r.record(t, key); rec.Expired(r.clock.Now().Add(15 * time.Minute)) {
-				r.mem.Delete(key.ID())
-			}
+			require.Equal(t, tc.state, failed.State)
+			require.NotContains(t, r.events.take(), "outcome_queued")
+			r.clock.Advance(10 * time.Minute)
+			swept(t, r, key)
 			require.Error(t, held.Do(t.Context()), "AWS takes a signed request for 15 minutes")
-			require.Equal(t, idem.Released, r.state(t, key))
+			require.Equal(t, tc.state, r.state(t, key))
+			require.Zero(t, r.committed())
 		})
 	}
-}
-
-// The record that a commit in doubt would replace is not known, its withdrawal has no answer, and TTL deletes
-// the record: the commit cannot land late, since its caller has been answered that it did not.
-func TestACommitOverARecordThatIsNotReadCannotLandLate(t *testing.T) {
-	r, key := rigOn(t, atomically)
-	leftExpired(t, r, key)
-	before := r.committed()
-	var held *idemtest.Call
-	r.faults.Next(idemtest.Get, readsNothing)
-	r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
-	r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
-	refused(t, r, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
-	r.clock.Advance(10 * time.Minute)
-	if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
-		r.mem.Delete(key.ID())
-	}
-	require.NotNil(t, held)
-	require.Error(t, held.Do(t.Context()))
-	require.Equal(t, before, r.committed())
 }

@@ -19,51 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The outcome says how the call's own attempt ended, whether or not that could be
-// written, and what the record says of a failure, live as on replay.
-func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
-	down := errors.New("down")
-	for _, c := range []struct {
-		name   string
-		repeat idem.Repeat
-		answer idem.Answer
-		want   idem.State
-	}{
-		{"success", idem.NotRepeatable, idem.Answer{}, idem.Completed},
-		{"success that is none", idem.NotRepeatable, idem.Answer{Class: idem.ClassNotExecuted}, idem.Released},
-		{"failure", idem.NotRepeatable, idem.Answer{Err: idem.Permanent(down)}, idem.Failed},
-		{"uncertain", idem.NotRepeatable, idem.Answer{Err: down}, idem.Unknown},
-		{"repeatable", idem.Repeatable, idem.Answer{Err: down}, idem.Released},
-	} {
-		for _, written := range []bool{true, false} {
-			t.Run(c.name, func(t *testing.T) {
-				h := idemtest.New(t, nil)
-				if !written {
-					h.Faults.Always(idemtest.Refuse, idemtest.Finish)
-				}
-				key := idem.Operation{Name: "op", Repeat: c.repeat}.Key(idem.SingleTenant, "k")
-				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil),
-					Run: func(context.Context) idem.Answer { return c.answer }}
-				out, _ := h.Engine.Execute(t.Context(), call)
-				require.Equal(t, c.want, out.AttemptState)
-				require.True(t, out.Executed)
-				require.Equal(t, c.answer.Err != nil, out.Failure != nil)
-				if !written {
-					require.Equal(t, idem.InProgress, out.RecordState)
-					return
-				}
-				require.Equal(t, c.want, out.RecordState)
-				if c.want == idem.Completed || c.want == idem.Failed {
-					again, _ := h.Engine.Execute(t.Context(), call)
-					require.Empty(t, again.AttemptState, "the handler did not run")
-					require.False(t, again.Executed)
-					require.Equal(t, out.Failure, again.Failure)
-				}
-			})
-		}
-	}
-}
-
 // StopCause is the engine's own reason: what a step could not do in this operation, and not what
 // another operation, or Abort, has said to the handler.
 func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {

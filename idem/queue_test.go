@@ -44,6 +44,8 @@ func TestEveryEndWithALostReply(t *testing.T) {
 					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, fails(tc.err))
 					require.Equal(t, idem.Unmark(tc.err), err)
 					require.True(t, res.Outcome.Queued)
+					require.Equal(t, idem.InProgress, res.Outcome.RecordState)
+					require.Equal(t, under(op, tc.want[0], tc.want[1]), res.Outcome.AttemptState, "its own, written or not")
 					require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
 					landed, want := r.record(t, key), under(op, tc.want[0], tc.want[1])
 					if lost == "reply" {

@@ -26,7 +26,7 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 	says := func(c idem.Class) func(context.Context, any, error) idem.Class {
 		return func(context.Context, any, error) idem.Class { return c }
 	}
-	returns := func(v int, err error) func(context.Context, int) (int, error) {
+	ends := func(v int, err error) func(context.Context, int) (int, error) {
 		return func(context.Context, int) (int, error) { return v, err }
 	}
 	for _, tc := range []struct {
@@ -36,14 +36,14 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 		safe     idem.State // the repeatable operation's record
 		unsafe   idem.State
 	}{
-		{"result", returns(7, nil), nil, idem.Completed, idem.Completed},
-		{"plain error", returns(0, errPlain), nil, idem.Released, idem.Unknown},
-		{"cancelled", returns(0, context.Canceled), nil, idem.Released, idem.Unknown},
-		{"not executed", returns(0, idem.NotExecuted(errPlain)), nil, idem.Released, idem.Released},
-		{"not executed, wrapped", returns(0, fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))), nil,
+		{"result", ends(7, nil), nil, idem.Completed, idem.Completed},
+		{"plain error", ends(0, errPlain), nil, idem.Released, idem.Unknown},
+		{"cancelled", ends(0, context.Canceled), nil, idem.Released, idem.Unknown},
+		{"not executed", ends(0, idem.NotExecuted(errPlain)), nil, idem.Released, idem.Released},
+		{"not executed, wrapped", ends(0, fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))), nil,
 			idem.Released, idem.Released},
-		{"permanent", returns(0, idem.Permanent(coded)), nil, idem.Failed, idem.Failed},
-		{"permanent, not executed", returns(0, idem.Permanent(idem.NotExecuted(coded))), nil, idem.Failed, idem.Failed},
+		{"permanent", ends(0, idem.Permanent(coded)), nil, idem.Failed, idem.Failed},
+		{"permanent, not executed", ends(0, idem.Permanent(idem.NotExecuted(coded))), nil, idem.Failed, idem.Failed},
 		{"not executed beside a result", func(ctx context.Context, _ int) (int, error) {
 			idem.SetNotExecuted(ctx)
 			return 7, nil
@@ -53,23 +53,26 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 			return 7, errPlain
 		}, nil, idem.Released, idem.Released},
 
-		{"hook: default", returns(0, errPlain), says(idem.ClassDefault), idem.Released, idem.Unknown},
-		{"hook: nonsense", returns(7, nil), says(99), idem.Completed, idem.Completed},
-		{"hook: completed", returns(7, nil), says(idem.ClassCompleted), idem.Completed, idem.Completed},
-		{"hook: completed although an error", returns(7, errPlain), says(idem.ClassCompleted),
+		{"hook: default", ends(0, errPlain), says(idem.ClassDefault), idem.Released, idem.Unknown},
+		{"hook: nonsense", ends(7, nil), says(99), idem.Completed, idem.Completed},
+		{"hook: completed", ends(7, nil), says(idem.ClassCompleted), idem.Completed, idem.Completed},
+		{"hook: completed although an error", ends(7, errPlain), says(idem.ClassCompleted),
 			idem.Completed, idem.Completed},
-		{"hook: failed", returns(0, coded), says(idem.ClassFailed), idem.Failed, idem.Failed},
-		{"hook: failed without an error", returns(7, nil), says(idem.ClassFailed), idem.Completed, idem.Completed},
-		{"hook: not executed", returns(7, nil), says(idem.ClassNotExecuted), idem.Released, idem.Released},
-		{"hook: uncertain", returns(7, nil), says(idem.ClassUncertain), idem.Released, idem.Unknown},
-		{"hook: beats the mark", returns(0, idem.Permanent(errPlain)), says(idem.ClassNotExecuted),
+		{"hook: failed", ends(0, coded), says(idem.ClassFailed), idem.Failed, idem.Failed},
+		{"hook: failed without an error", ends(7, nil), says(idem.ClassFailed), idem.Completed, idem.Completed},
+		{"hook: not executed", ends(7, nil), says(idem.ClassNotExecuted), idem.Released, idem.Released},
+		{"hook: uncertain", ends(7, nil), says(idem.ClassUncertain), idem.Released, idem.Unknown},
+		{"hook: beats the mark", ends(0, idem.Permanent(errPlain)), says(idem.ClassNotExecuted),
 			idem.Released, idem.Released},
 	} {
-		for _, op := range both {
-			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
-				r := newRig(t, nil)
-				op.Classify = tc.classify
-				key, want := op.Key("t", "k"), under(op, tc.safe, tc.unsafe)
+		for _, op := range append(both, atomically) {
+			op.Classify = tc.classify
+			testOn(t, fmt.Sprint(tc.name, "/", op.Name, op.Mode), op, func(t *testing.T, r *rig, key idem.Key) {
+				attempt := under(op, tc.safe, tc.unsafe)
+				want := attempt
+				if op.Mode == idem.Atomic && want == idem.Released {
+					want = idem.Absent // nothing is written
+				}
 				runs := 0
 				var own error
 				handler := func(ctx context.Context, n int) (v int, err error) {
@@ -79,12 +82,16 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 				}
 				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, handler)
 				require.Equal(t, want, live.Outcome.RecordState)
+				require.Equal(t, attempt, live.Outcome.AttemptState)
+				require.Equal(t, 1, live.Outcome.Attempt)
+				require.True(t, live.Outcome.Executed)
 				if want != idem.Completed {
 					require.True(t, liveErr == idem.Unmark(own), "the handler's own error, without a mark around it: %v", liveErr)
 				}
-				rec := r.record(t, key)
-				require.Equal(t, want, rec.State)
-				require.Equal(t, want == idem.Unknown, rec.ExpiresAt.IsZero(), "only an open question never expires")
+				require.Equal(t, want, r.state(t, key))
+				if rec := r.record(t, key); rec != nil {
+					require.Equal(t, want == idem.Unknown, rec.ExpiresAt.IsZero(), "only an open question never expires")
+				}
 
 				next, err := idem.Run(t.Context(), r.engine, key, 1, handler)
 				switch want {
@@ -94,14 +101,19 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 					require.Equal(t, 7, live.Value)
 					require.Equal(t, 7, next.Value)
 					require.True(t, next.Outcome.Replayed)
+					require.False(t, next.Outcome.Executed)
+					require.Empty(t, next.Outcome.AttemptState, "the handler did not run")
 					require.Equal(t, 1, runs)
 				case idem.Failed:
 					recorded := errorAs[*idem.RecordedError](t, err)
 					require.Equal(t, idem.Failure{Message: "coded declined", Type: "codedError", Code: "declined"}, recorded.Failure)
+					require.Equal(t, recorded.Failure, *live.Outcome.Failure, "live as on replay")
 					require.Equal(t, 1, runs)
 				case idem.Released:
 					require.Equal(t, 2, runs)
 					require.Equal(t, 2, r.record(t, key).Attempt)
+				case idem.Absent:
+					require.Equal(t, 2, runs)
 				case idem.Unknown:
 					require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 					require.Equal(t, 1, runs)
@@ -141,9 +153,9 @@ func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 		"hook": {new(counter).run, func(context.Context, any, error) idem.Class { panic("hook") },
 			answered{thrown: "hook"}, "panic"},
 	} {
-		for _, op := range both {
+		for _, op := range append(both, atomically) {
 			op.Classify = tc.hook
-			testOn(t, name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+			testOn(t, fmt.Sprint(name, "/", op.Name, op.Mode), op, func(t *testing.T, r *rig, key idem.Key) {
 				var ctx context.Context
 				got := seen(func() (any, error) {
 					return idem.Do(t.Context(), r.engine, key, 1, func(own context.Context, n int) (int, error) {
@@ -154,6 +166,10 @@ func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 				got.took = 0
 				require.Equal(t, tc.want, got)
 				require.Error(t, ctx.Err())
+				if op.Mode == idem.Atomic {
+					require.Equal(t, idem.Absent, r.state(t, key))
+					return
+				}
 				rec := r.record(t, key)
 				require.Equal(t, under(op, idem.Released, idem.Unknown), rec.State)
 				require.Equal(t, tc.failure, rec.Failure.Type)
