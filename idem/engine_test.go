@@ -290,35 +290,6 @@ func fails(err error) func(context.Context, int) (int, error) {
 	return func(context.Context, int) (int, error) { return 0, err }
 }
 
-// Time left is told by the process's clock: a moved test clock must not make a
-// deadline look past, or further away.
-func TestDeadlinesGoByTheProcessClock(t *testing.T) {
-	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
-		inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-			r.clock.Advance(ahead)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			key := safe.Key("t", "deadline")
-			must(t, r.in(ctx), key, new(counter).run)
-
-			key = safe.Key("t", "kill time")
-			kill := time.Now().Add(10 * time.Second)
-			must(t, r.in(idem.WithKillTime(t.Context(), kill)), key, func(ctx context.Context, _ int) (int, error) {
-				info, _ := idem.InfoOf(ctx)
-				require.WithinDuration(t, kill.Add(ahead), info.LeaseUntil, time.Millisecond)
-				end, ok := ctx.Deadline()
-				require.True(t, ok)
-				require.WithinDuration(t, kill.Add(-time.Second), end, time.Millisecond)
-				return 0, nil
-			})
-
-			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine,
-				safe.Key("t", "too late"), 1, new(counter).run)
-			require.ErrorIs(t, err, idem.ErrOutOfTime)
-		})
-	}
-}
-
 func TestNewReportsMistakes(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

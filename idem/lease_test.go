@@ -1,8 +1,11 @@
 package idem_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,27 +27,75 @@ func (r *rig) count(method idemtest.Method) int {
 	return n
 }
 
+// shortened is a context in Lambda, minutes before its kill time, whose deadline was set earlier: the engine cannot
+// tell it from Lambda's own.
+func shortened(t *testing.T, explicit bool) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	t.Cleanup(cancel)
+	if explicit {
+		end, _ := ctx.Deadline()
+		ctx = idem.WithKillTime(ctx, end)
+	}
+	return ctx
+}
+
+// While a handler runs no other one does, and its outcome is recorded with all its time. A deadline that is not the
+// kill time ends its context, and not its claim. What ends in time is never renewed: it costs no call.
 func TestHeartbeatKeepsTheClaim(t *testing.T) {
-	for _, op := range both {
-		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
-			must(t, r, key, func(ctx context.Context, _ int) (int, error) {
-				for range 20 { // ten leases
-					time.Sleep(idem.DefaultLease/2 - time.Millisecond)
-					require.NoError(t, ctx.Err())
-					refused(t, r.elsewhere(t), key, idem.ErrInFlight, new(counter).run)
-					rec := r.record(t, key)
-					if op.Repeat == idem.Repeatable {
-						require.WithinDuration(t, rec.LeaseUntil.Add(idem.DefaultRetention), rec.ExpiresAt, time.Second)
-					} else {
-						require.Zero(t, rec.ExpiresAt)
-					}
+	killedIn := func(t *testing.T, d time.Duration) context.Context {
+		return idem.WithKillTime(t.Context(), time.Now().Add(d))
+	}
+	const lambda, managed = "AWS_LAMBDA_RUNTIME_API", "AWS_LAMBDA_INITIALIZATION_TYPE=lambda-managed-instances"
+	leases := 10*idem.DefaultLease - time.Millisecond
+	for _, tc := range []struct {
+		name     string
+		op       idem.Operation
+		env      string
+		ctx      func(*testing.T) context.Context
+		runs     time.Duration
+		renewals int
+	}{
+		{"for ten leases", safe, "", (*testing.T).Context, leases, 29},
+		{"for ten leases, not repeatable", unsafe, "", (*testing.T).Context, leases, 29},
+		{"Lambda's context is shortened", safe, lambda, func(t *testing.T) context.Context { return shortened(t, false) },
+			100 * time.Second, 10},
+		{"a wrapper's", safe, "", func(t *testing.T) context.Context { return shortened(t, true) }, 100 * time.Second, 10},
+		{"on a managed instance", unsafe, managed, func(t *testing.T) context.Context { return killedIn(t, 10*time.Second) },
+			100 * time.Second, 10},
+		{"until the end of its context", safe, "", func(t *testing.T) context.Context { return shortened(t, true) },
+			2 * time.Second, 0},
+		{"until then, not repeatable", unsafe, "", func(t *testing.T) context.Context { return shortened(t, true) },
+			2 * time.Second, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if name, value, _ := strings.Cut(tc.env, "="); name != "" {
+				t.Setenv(name, cmp.Or(value, "127.0.0.1:9001"))
+			}
+			inBubble(t, tc.op, func(t *testing.T, r *rig, key idem.Key) {
+				if tc.renewals > 0 {
+					r.faults.Next(idemtest.Finish, slow(time.Second, idemtest.Pass))
 				}
-				return 1, nil
+				res := mustRun(t, r.in(tc.ctx(t)), key, func(context.Context, int) (int, error) {
+					for end := time.Now().Add(tc.runs); time.Now().Before(end); {
+						time.Sleep(min(time.Until(end), time.Second))
+						refused(t, r.elsewhere(t), key, idem.ErrInFlight, new(counter).run)
+						rec := r.record(t, key)
+						if tc.op.Repeat == idem.Repeatable {
+							require.WithinDuration(t, rec.LeaseUntil.Add(idem.DefaultRetention), rec.ExpiresAt, time.Second)
+						} else {
+							require.Zero(t, rec.ExpiresAt)
+						}
+					}
+					return 1, nil
+				})
+				require.False(t, res.Outcome.Queued)
+				require.InDelta(t, tc.renewals, r.count(idemtest.Extend), 2*min(1, float64(tc.renewals)), "three to a lease")
+				renewals := r.count(idemtest.Extend)
+				time.Sleep(time.Hour)
+				require.Equal(t, renewals, r.count(idemtest.Extend), "none after the handler")
+				require.Equal(t, idem.Completed, r.state(t, key))
 			})
-			require.Equal(t, 29, r.count(idemtest.Extend), "three to a lease")
-			time.Sleep(time.Hour)
-			require.Equal(t, 29, r.count(idemtest.Extend), "none after the handler")
-			require.Equal(t, idem.Completed, r.state(t, key))
 		})
 	}
 }
@@ -144,28 +195,39 @@ func TestHeartbeatFindsTheClaimTaken(t *testing.T) {
 	})
 }
 
-// With a kill time the lease ends there and needs no renewal; the handler's
-// context ends at the guard, with its deadline to read.
+// With a kill time the lease ends there, to the millisecond, and needs no renewal; the handler's context ends at the
+// guard, with its deadline to read. Time left is measured by the process's clock: an engine's clock that is moved
+// makes no deadline look past, or further away.
 func TestGuardBeforeTheKillTime(t *testing.T) {
-	for _, tc := range []struct{ kill, guard time.Duration }{
-		{time.Minute, time.Second}, {2 * time.Second, 500 * time.Millisecond},
+	for _, tc := range []struct{ kill, guard, ahead time.Duration }{
+		{time.Minute, time.Second, 0}, {2 * time.Second, 500 * time.Millisecond, 0},
+		{time.Minute + 300*time.Microsecond, time.Second, 0},
+		{10 * time.Second, time.Second, time.Hour}, {10 * time.Second, time.Second, -time.Hour},
 	} {
-		inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-			key, kill := safe.Key("t", "k"), time.Now().Add(tc.kill)
-			_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key,
-				1, func(ctx context.Context, _ int) (int, error) {
+		testOn(t, fmt.Sprint(tc), safe, func(t *testing.T, r *rig, key idem.Key) {
+			r.clock.Advance(tc.ahead)
+			kill := time.Now().Add(tc.kill)
+			refused(t, r.in(idem.WithKillTime(t.Context(), kill)), key, context.DeadlineExceeded,
+				func(ctx context.Context, _ int) (int, error) {
 					end, ok := ctx.Deadline()
 					require.True(t, ok)
 					require.WithinDuration(t, kill.Add(-tc.guard), end, time.Millisecond)
-					require.True(t, r.record(t, key).LeaseUntil.Equal(kill))
+					lease := r.record(t, key).LeaseUntil
+					require.False(t, lease.Before(kill.Add(tc.ahead)))
+					require.Less(t, lease.Sub(kill.Add(tc.ahead)), time.Millisecond)
+					require.Equal(t, lease, lease.Truncate(time.Millisecond))
+					info, _ := idem.InfoOf(ctx)
+					require.Equal(t, lease, info.LeaseUntil)
 					<-ctx.Done()
 					require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
 					require.WithinDuration(t, kill.Add(-tc.guard), time.Now(), time.Millisecond)
 					return 0, ctx.Err()
 				})
-			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, idem.Released, r.state(t, key))
 			require.Zero(t, r.count(idemtest.Extend))
+			ctx, cancel := context.WithTimeout(t.Context(), tc.kill)
+			defer cancel()
+			must(t, r.in(ctx), key, new(counter).run)
 		})
 	}
 }
@@ -344,59 +406,6 @@ func TestAParkedAttemptThatCannotRenewItsLeaseStops(t *testing.T) {
 	}
 }
 
-// shortened is a context in Lambda, minutes before its kill time, whose deadline
-// somebody has set earlier: the engine cannot tell it from Lambda's own.
-func shortened(t *testing.T, explicit bool) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	t.Cleanup(cancel)
-	if explicit {
-		end, _ := ctx.Deadline()
-		ctx = idem.WithKillTime(ctx, end)
-	}
-	return ctx
-}
-
-// A deadline that is not the kill time ends the handler's context, and not its claim:
-// while the handler runs no other one does, and its outcome is recorded with all its
-// time.
-func TestAShortenedDeadlineKeepsTheClaim(t *testing.T) {
-	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
-	for name, explicit := range map[string]bool{"Lambda's context": false, "a wrapper's": true} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			r.faults.Next(idemtest.Finish, slow(time.Second, idemtest.Pass))
-			res := mustRun(t, r.in(shortened(t, explicit)), key, func(ctx context.Context, _ int) (int, error) {
-				lease := r.record(t, key).LeaseUntil
-				<-ctx.Done()
-				require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
-				require.Less(t, r.clock.Now(), lease, "the handler may still be killed, and has its guard")
-				for range 100 {
-					time.Sleep(time.Second)
-					refused(t, r.elsewhere(t), key, idem.ErrInFlight, new(counter).run)
-				}
-				return 1, nil
-			})
-			require.False(t, res.Outcome.Queued)
-			require.Equal(t, idem.Completed, r.state(t, key))
-			require.LessOrEqual(t, r.count(idemtest.Extend), 12, "renewed as anywhere")
-		})
-	}
-}
-
-// What ends in time is never renewed: it costs no call.
-func TestAHandlerThatEndsInTimeIsNotRenewed(t *testing.T) {
-	for _, op := range both {
-		inBubble(t, op, func(t *testing.T, r *rig, key idem.Key) {
-			must(t, r.in(shortened(t, true)), key, func(ctx context.Context, _ int) (int, error) {
-				<-ctx.Done()
-				return 1, nil
-			})
-			time.Sleep(time.Hour)
-			require.Equal(t, []idemtest.Method{idemtest.Acquire, idemtest.Finish}, r.faults.Calls())
-		})
-	}
-}
-
 // What no call takes over is parked, but for a repeatable attempt after an at-most-once step that ended
 // in time; parked or not, its lease says that it still runs.
 func TestAnOverrunThatIsParkedIsRenewed(t *testing.T) {
@@ -477,51 +486,21 @@ func TestNestedDeadlinesDoNotDrift(t *testing.T) {
 	}
 }
 
-func TestTheLeaseLastsAsLongAsTheInvocation(t *testing.T) {
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		kill := time.Now().Add(time.Minute + 300*time.Microsecond)
-		must(t, r.in(idem.WithKillTime(t.Context(), kill)), key, func(context.Context, int) (int, error) {
-			lease := r.record(t, key).LeaseUntil
-			require.False(t, lease.Before(kill))
-			require.Equal(t, lease, lease.Truncate(time.Millisecond))
-			return 1, nil
+// A claim that is late, but in time, is renewed before it is over.
+func TestALateClaimIsRenewedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Lease: 6 * time.Second, Margin: time.Millisecond, ClaimBudget: 20 * time.Second})
+		key := unsafe.Key("t", "k")
+		r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
+			defer time.Sleep(4 * time.Second)
+			return c.Do(ctx)
 		})
-	})
-}
-
-func TestAHandlerOnAManagedInstanceOutlivesItsTimeout(t *testing.T) {
-	t.Setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances")
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		ctx := idem.WithKillTime(t.Context(), time.Now().Add(10*time.Second))
-		must(t, r.in(ctx), key, func(context.Context, int) (int, error) {
-			for range 10 {
-				time.Sleep(10 * time.Second)
-				refused(t, r.elsewhere(t), key, idem.ErrInFlight, new(counter).run)
+		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
+			for range 20 {
+				require.False(t, r.record(t, key).Lapsed(r.clock.Now(), 0), "the lease is never over")
+				time.Sleep(500 * time.Millisecond)
 			}
-			return 1, nil
+			return 1, ctx.Err()
 		})
-		require.Equal(t, idem.Completed, r.state(t, key))
 	})
-}
-
-func TestNoHandlerBeginsAtTheEndOfItsLease(t *testing.T) {
-	for took, want := range map[time.Duration]error{
-		idem.DefaultLease - 10*time.Millisecond: idem.ErrLeaseLost,
-		idem.DefaultLease + 10*time.Second:      idem.ErrOutOfTime,
-	} {
-		for _, op := range both {
-			bubble(t, want.Error()+"/"+op.Name, func(t *testing.T) {
-				r, key := newRig(t, &idem.Options{ClaimBudget: time.Hour}), op.Key("t", "k")
-				r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
-					err := call.Do(ctx)
-					time.Sleep(took)
-					return err
-				})
-				refused(t, r, key, want, r.c.run)
-				require.Zero(t, r.c.count())
-				require.Equal(t, idem.Released, r.state(t, key), "nothing was executed")
-				require.Equal(t, 1, must(t, r.elsewhere(t), key, r.c.run))
-			})
-		}
-	}
 }

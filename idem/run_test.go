@@ -227,93 +227,99 @@ func TestClientDisconnects(t *testing.T) {
 	})
 }
 
-// A handler without time gets no claim; a claim that came too late is given back.
+// A handler without time gets no claim, and what is recorded needs none of it; a claim that came too late is released,
+// also where it has used up the lease.
 func TestTimeLeft(t *testing.T) {
+	const ms = time.Millisecond
 	op := safe
 	op.MinTime = 2 * time.Second
+	killedIn := func(left time.Duration) func(*testing.T) context.Context {
+		return func(t *testing.T) context.Context { return idem.WithKillTime(t.Context(), time.Now().Add(left)) }
+	}
+	deadlineIn := func(left time.Duration) func(*testing.T) context.Context {
+		return func(t *testing.T) context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			t.Cleanup(cancel)
+			return ctx
+		}
+	}
+	claims := func(took time.Duration) idemtest.Fault { // by a store that does not heed its context
+		return func(ctx context.Context, c *idemtest.Call) error {
+			time.Sleep(took)
+			return c.Do(context.WithoutCancel(ctx))
+		}
+	}
+	answers := func(took time.Duration) idemtest.Fault {
+		return func(ctx context.Context, c *idemtest.Call) error {
+			defer time.Sleep(took)
+			return c.Do(ctx)
+		}
+	}
+	opts := func(o idem.Options) *idem.Options { return &o }
+	patient := opts(idem.Options{ClaimBudget: time.Hour})
 	for _, tc := range []struct {
 		name  string
-		left  time.Duration
-		ok    bool
-		looks int
+		opts  *idem.Options
+		ctx   func(*testing.T) context.Context
+		fault play
+		err   error
+		calls []idemtest.Method
 	}{
-		{"past", -time.Second, false, 0}, {"zero", 0, false, 0}, {"no more than the guard", time.Second, false, 1},
-		{"too little", 2600 * time.Millisecond, false, 1}, {"enough", 2700 * time.Millisecond, true, 0},
+		{"past", nil, killedIn(-time.Second), nothing, idem.ErrOutOfTime, nil},
+		{"zero", nil, killedIn(0), nothing, idem.ErrOutOfTime, nil},
+		{"a kill time of zero is no kill time to ignore", nil, func(t *testing.T) context.Context {
+			return idem.WithKillTime(t.Context(), time.Time{})
+		}, nothing, idem.ErrOutOfTime, nil},
+		{"no more than the guard", nil, killedIn(time.Second), nothing, idem.ErrOutOfTime, m("Get")},
+		{"too little", nil, killedIn(2600 * ms), nothing, idem.ErrOutOfTime, m("Get")},
+		{"too little, and none to look", nil, killedIn(2600 * ms), always(idemtest.BlackHole), idem.ErrOutOfTime, m("Get")},
+		{"too little, and unreadable", nil, killedIn(2600 * ms), always(idemtest.Unreadable), idem.ErrRecordUnreadable,
+			m("Get", "Get")},
+		{"enough", nil, killedIn(2700 * ms), nothing, nil, m("Acquire", "Finish")},
+		{"too late for the kill time", nil, killedIn(2900 * ms), faulty("Acquire", slow(200*ms, idemtest.Pass)),
+			idem.ErrOutOfTime, m("Acquire", "Finish")},
+		{"too late for the deadline", nil, deadlineIn(2100 * ms), faulty("Acquire", slow(200*ms, idemtest.Pass)),
+			idem.ErrOutOfTime, m("Acquire", "Finish")},
+		{"too late for the guard", opts(idem.Options{Guard: 3900 * ms}), killedIn(4 * time.Second),
+			faulty("Acquire", claims(3100*ms)), idem.ErrOutOfTime, m("Acquire", "Finish")},
+		{"at the end of the lease", patient, (*testing.T).Context,
+			faulty("Acquire", answers(idem.DefaultLease-10*ms)), idem.ErrLeaseLost, m("Acquire", "Finish")},
+		{"after the lease", patient, (*testing.T).Context,
+			faulty("Acquire", answers(idem.DefaultLease+10*time.Second)), idem.ErrOutOfTime, m("Acquire", "Finish")},
 	} {
-		testOn(t, tc.name, op, func(t *testing.T, r *rig, key idem.Key) {
-			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, key, 1, r.c.run)
-			if tc.ok {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, idem.ErrOutOfTime)
-			require.Len(t, r.faults.Calls(), tc.looks, "what is recorded needs no time of the handler's")
-			require.Equal(t, tc.looks, r.count(idemtest.Get))
-			require.Equal(t, []string{"out_of_time"}, r.events.take())
-		})
+		for _, repeat := range []idem.Repeat{idem.NotRepeatable, idem.Repeatable} {
+			op.Repeat = repeat
+			bubble(t, fmt.Sprint(tc.name, "/", repeat), func(t *testing.T) {
+				r, key := newRig(t, tc.opts), op.Key("t", "k")
+				tc.fault(t, r, key)
+				start := time.Now()
+				_, err := idem.Do(tc.ctx(t), r.engine, key, 1, r.c.run)
+				expect(t, tc.err, err)
+				require.Equal(t, tc.calls, r.faults.Calls())
+				require.Equal(t, tc.err == nil, r.c.count() == 1)
+				if tc.err == nil {
+					return
+				}
+				if len(tc.calls) == 0 || tc.calls[0] == idemtest.Get {
+					require.Less(t, time.Since(start), time.Second)
+					require.Nil(t, r.record(t, key))
+				} else {
+					require.Equal(t, idem.Released, r.state(t, key), "nothing was executed")
+					require.False(t, r.record(t, key).Uncertain)
+				}
+				if tc.err == idem.ErrOutOfTime {
+					require.Contains(t, r.events.take(), "out_of_time")
+				}
+				require.Equal(t, 1, must(t, r.elsewhere(t), key, r.c.run))
+				for _, left := range []time.Duration{2600 * ms, 100 * ms} {
+					r.faults.Heal()
+					require.Equal(t, 1, must(t, r.in(killedIn(left)(t)), key, r.c.run), "what is recorded needs no time")
+					_, err := idem.Do(killedIn(left)(t), r.engine, key, 2, r.c.run)
+					require.ErrorIs(t, err, idem.ErrKeyReused)
+				}
+			})
+		}
 	}
-	bubble(t, "the claim took what the handler must have", func(t *testing.T) {
-		for name, ctx := range map[string]func() (context.Context, context.CancelFunc){
-			"kill time": func() (context.Context, context.CancelFunc) {
-				return idem.WithKillTime(t.Context(), time.Now().Add(2900*time.Millisecond)), func() {}
-			},
-			"deadline": func() (context.Context, context.CancelFunc) {
-				return context.WithTimeout(t.Context(), 2100*time.Millisecond)
-			},
-		} {
-			r := newRig(t, nil)
-			r.faults.Next(idemtest.Acquire, slow(200*time.Millisecond, idemtest.Pass))
-			ctx, cancel := ctx()
-			_, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, r.c.run)
-			cancel()
-			require.ErrorIs(t, err, idem.ErrOutOfTime, name)
-			require.Zero(t, r.c.count(), name)
-			rec := r.record(t, op.Key("t", "k"))
-			require.Equal(t, idem.Released, rec.State, name)
-			require.False(t, rec.Uncertain, name)
-		}
-	})
-	testOn(t, "what is recorded needs none of it", op, func(t *testing.T, r *rig, key idem.Key) {
-		must(t, r, key, r.c.run)
-		for _, left := range []time.Duration{2600 * time.Millisecond, 100 * time.Millisecond} {
-			ctx := idem.WithKillTime(t.Context(), time.Now().Add(left))
-			v := must(t, r.in(ctx), key, r.c.run)
-			require.Equal(t, 1, v)
-			_, err := idem.Do(ctx, r.engine, key, 2, r.c.run)
-			require.ErrorIs(t, err, idem.ErrKeyReused)
-		}
-	})
-	bubble(t, "and there is none to look", func(t *testing.T) {
-		for name, tc := range map[string]struct {
-			fault idemtest.Fault
-			err   error
-		}{
-			"silent": {idemtest.BlackHole, idem.ErrOutOfTime}, "unreadable": {idemtest.Unreadable, idem.ErrRecordUnreadable},
-		} {
-			r := newRig(t, nil)
-			r.faults.Always(tc.fault)
-			start := time.Now()
-			_, err := idem.Do(idem.WithKillTime(t.Context(), start.Add(2600*time.Millisecond)), r.engine,
-				op.Key("t", "k"), 1, r.c.run)
-			require.ErrorIs(t, err, tc.err, name)
-			require.Less(t, time.Since(start), time.Second, name)
-			require.NotContains(t, r.faults.Calls(), idemtest.Acquire, name)
-		}
-	})
-	testOn(t, "a kill time of zero is no kill time to ignore", op, func(t *testing.T, r *rig, key idem.Key) {
-		refused(t, r.in(idem.WithKillTime(t.Context(), time.Time{})), key, idem.ErrOutOfTime, new(counter).run)
-	})
-	bubble(t, "the claim took too long", func(t *testing.T) {
-		r := newRig(t, &idem.Options{Guard: 3900 * time.Millisecond})
-		r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
-			time.Sleep(3100 * time.Millisecond) // a store that does not heed its context
-			return call.Do(context.WithoutCancel(ctx))
-		})
-		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second)), r.engine, op.Key("t", "k"), 1, r.c.run)
-		require.ErrorIs(t, err, idem.ErrOutOfTime)
-		require.Zero(t, r.c.count())
-		require.Equal(t, idem.Released, r.state(t, op.Key("t", "k")))
-	})
 }
 
 // A finish that is answered without the conflicting record looks for

@@ -191,26 +191,6 @@ func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
 	})
 }
 
-// A claim that is late, but in time, is renewed before it is over.
-func TestScheduleLateClaimIsRenewedInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &idem.Options{Lease: 6 * time.Second, Margin: time.Millisecond, ClaimBudget: 20 * time.Second})
-		key := unsafe.Key("t", "k")
-		r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
-			err := c.Do(ctx)
-			time.Sleep(4 * time.Second)
-			return err
-		})
-		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
-			for range 20 {
-				require.False(t, r.record(t, key).Lapsed(r.clock.Now(), 0), "the lease is never over")
-				time.Sleep(500 * time.Millisecond)
-			}
-			return 1, ctx.Err()
-		})
-	})
-}
-
 // Two calls find the same expired record: one replaces it, the other follows.
 func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
 	r := newRig(t, nil)
