@@ -1,14 +1,10 @@
 package idem_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 const (
@@ -88,23 +84,4 @@ func TestWhatAnAttemptDoesNotComeByParks(t *testing.T) {
 			{acts: trip(), end: errPlain, want: errPlain, log: booked, state: idem.Released}, then,
 		}}.play(t)
 	}
-}
-
-// A compensation's token is its own, and the same each time.
-func TestCompensationToken(t *testing.T) {
-	r, key := rigOn(t, safe)
-	tokens := map[string]int{}
-	for range 2 {
-		refused(t, r, key, nil, steps(func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "pay", r.e.step("pay"),
-				&idem.StepConfig[receiptOf]{Compensate: func(ctx context.Context, _ receiptOf) error {
-					tokens[idem.Token(ctx)]++
-					require.NotEqual(t, protocol.Token(key.ID(), "pay"), idem.Token(ctx))
-					return errPlain
-				}})
-			require.NoError(t, err)
-			return "", idem.Permanent(declinedError{})
-		}))
-	}
-	require.Len(t, tokens, 1)
 }

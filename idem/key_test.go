@@ -2,6 +2,7 @@ package idem_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -151,30 +152,68 @@ func FuzzJoinValues(f *testing.F) {
 	})
 }
 
-// The downstream token is the same on every attempt, after takeover, release and
-// expiry, and in every process.
+// The downstream token is the same on every attempt, after takeover, release and expiry, and in every process. Each
+// step has its own, and so has each compensation. An operation that runs from within a step is one of its own: its
+// token does not depend on where it is called from, and it may have steps.
 func TestTokenIsStable(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("acme", "payment-1")
-	tokens := map[string]int{}
-	attempt := func(e *idem.Engine, err error) {
-		t.Helper()
-		_, _ = idem.Do(t.Context(), e, key, 1, func(ctx context.Context, _ int) (int, error) {
-			tokens[idem.Token(ctx)]++
-			info, ok := idem.InfoOf(ctx)
-			require.True(t, ok)
-			require.Equal(t, idem.Token(ctx), info.Token)
-			return 1, err
+	r, key := rigOn(t, safe)
+	inner := safe.Key("t", "inner")
+	tokens := map[string]map[string]int{}
+	note := func(ctx context.Context, what, step string) {
+		info, ok := idem.InfoOf(ctx)
+		require.True(t, ok)
+		require.Equal(t, idem.Token(ctx), info.Token)
+		require.Equal(t, step, info.Step)
+		if tokens[what] == nil {
+			tokens[what] = map[string]int{}
+		}
+		tokens[what][info.Token]++
+	}
+	nested := func(ctx context.Context) {
+		_, err := idem.Do(ctx, r.elsewhere(t).engine, inner, 1, func(ctx context.Context, _ int) (string, error) {
+			note(ctx, "inner", "")
+			_, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
+			return "", errors.Join(err, errPlain)
+		})
+		require.ErrorIs(t, err, errPlain)
+	}
+	attempt := func(process *rig, end error) {
+		_, _ = idem.Do(t.Context(), process.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			note(ctx, "handler", "")
+			for _, name := range []string{"a", "b"} {
+				_, _ = idem.Step(ctx, name, func(ctx context.Context) (int, error) {
+					note(ctx, name, name)
+					nested(ctx)
+					return 0, idem.NotExecuted(errPlain)
+				}, nil)
+			}
+			_, err := idem.Step(ctx, "pay", r.e.step("pay"), &idem.StepConfig[receiptOf]{
+				Compensate: func(ctx context.Context, _ receiptOf) error { note(ctx, "undo", "idem:undo:pay"); return errPlain },
+			})
+			require.NoError(t, err)
+			note(ctx, "handler", "")
+			return 1, end
 		})
 	}
-	attempt(r.engine, errPlain)
-	attempt(r.elsewhere(t).engine, idem.NotExecuted(errPlain))
-	attempt(r.elsewhere(t).engine, nil)
+	attempt(r, errPlain)
+	attempt(r.elsewhere(t), idem.NotExecuted(errPlain))
+	attempt(r.elsewhere(t), idem.Permanent(errPlain))
+	attempt(r, idem.Permanent(errPlain))
+	deleted(t, r, key)
+	attempt(r, nil)
 	r.clock.Advance(48 * time.Hour)
-	attempt(r.engine, nil)
-	r.mem.Delete(key.ID())
-	attempt(r.engine, nil)
-	require.Equal(t, 5, tokens[onlyKey(t, tokens)])
+	attempt(r, nil)
+	nested(t.Context())
+	require.Len(t, tokens, 5)
+	require.Equal(t, map[string]int{tokenFor(t, inner): tokens["a"][onlyKey(t, tokens["a"])]*2 + 1}, tokens["inner"])
+	require.Equal(t, map[string]int{tokenFor(t, key): 12}, tokens["handler"])
+	all := map[string]bool{}
+	for _, same := range tokens {
+		all[onlyKey(t, same)] = true
+	}
+	require.Len(t, all, 5)
+	require.Equal(t, 2, tokens["undo"][onlyKey(t, tokens["undo"])])
+	require.Equal(t, 1, r.e.ran("ship"))
 }
 
 func onlyKey(t *testing.T, m map[string]int) string {
@@ -208,20 +247,6 @@ func TestTokensDiffer(t *testing.T) {
 	// Providers remember tokens for long: a release that changed them would charge
 	// twice. This one must never change.
 	require.Equal(t, "dd61d9da-df55-88a8-8c1b-d3d9d677a6a2", tokenFor(t, safe.Key("acme", "1")))
-}
-
-func TestTokenOfNestedOperations(t *testing.T) {
-	r := newRig(t, nil)
-	outer, inner := safe.Key("t", "outer"), safe.Key("t", "inner")
-	must(t, r, outer, func(ctx context.Context, _ int) (int, error) {
-		before := idem.Token(ctx)
-		_, err := idem.Do(ctx, r.engine, inner, 1, func(ctx context.Context, _ int) (int, error) {
-			require.Equal(t, tokenFor(t, inner), idem.Token(ctx))
-			return 1, nil
-		})
-		require.Equal(t, before, idem.Token(ctx))
-		return 1, err
-	})
 }
 
 func TestOutsideAnOperation(t *testing.T) {

@@ -56,30 +56,42 @@ func TestAnOperationIsParkedAfterItsLastAttempt(t *testing.T) {
 	}
 	clean := func(t *testing.T, a *attempted) {
 		require.Same(t, errPlain, a.errs(t, idem.NotExecuted(errPlain)))
-		a.runs--
 	}
-	for name, ends := range map[string][]func(*testing.T, *attempted){
-		"errors":                     {errs, errs, errs},
-		"dead processes":             {dies, dies, dies},
-		"panics":                     {panics, panics, panics},
-		"one of each":                {errs, dies, panics},
-		"a dead process last":        {errs, errs, dies},
-		"clean releases in between":  {clean, errs, clean, clean, dies, clean, errs},
-		"clean releases before":      {clean, clean, clean, errs, errs, errs},
-		"clean releases before last": {dies, dies, clean, clean, clean, dies},
+	expires := func(_ *testing.T, a *attempted) { a.clock.Advance(48 * time.Hour) }
+	resolved := func(t *testing.T, a *attempted) {
+		a.clock.Advance(time.Hour)
+		require.NoError(t, a.resolve(t, a.key.ID(), reconcile.Resolution{To: idem.Released}))
+	}
+	once := limited
+	once.MaxAttempts = 1
+	type ends = []func(*testing.T, *attempted)
+	for name, tc := range map[string]struct {
+		op   idem.Operation
+		ends ends // each of which runs
+	}{
+		"errors":                     {limited, ends{errs, errs, errs}},
+		"dead processes":             {limited, ends{dies, dies, dies}},
+		"panics":                     {limited, ends{panics, panics, panics}},
+		"one of each":                {limited, ends{errs, dies, panics}},
+		"a dead process last":        {limited, ends{errs, errs, dies}},
+		"clean releases in between":  {limited, ends{clean, errs, clean, clean, dies, clean, errs}},
+		"clean releases before":      {limited, ends{clean, clean, clean, errs, errs, errs}},
+		"clean releases before last": {limited, ends{dies, dies, clean, clean, clean, dies}},
+		"a single attempt":           {once, ends{clean, errs}},
+		"the record has expired":     {limited, ends{errs, errs, expires, errs, errs, errs}},
+		"resolved: none took effect": {limited, ends{errs, errs, errs, resolved, errs, errs, errs}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &attempted{rig: newRig(t, nil), key: limited.Key("t", "k")}
-			for n, end := range ends {
-				require.NotEqual(t, idem.Unknown, a.state(t, a.key), "before attempt %d", n+1)
+			a := &attempted{rig: newRig(t, nil), key: tc.op.Key("t", "k")}
+			for _, end := range tc.ends {
 				end(t, a)
 			}
-			require.Equal(t, 3, a.runs)
+			ran := a.runs
 			for range 3 {
 				require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown)
 				a.clock.Advance(48 * time.Hour)
 			}
-			require.Equal(t, 3, a.runs)
+			require.Equal(t, ran, a.runs)
 			rec := a.record(t, a.key)
 			require.Equal(t, idem.Unknown, rec.State)
 			require.False(t, rec.Due.IsZero(), "the question is in the index")
@@ -144,49 +156,6 @@ func TestARecordSaysWhyACallHasParkedIt(t *testing.T) {
 			require.WithinDuration(t, a.clock.Now(), status.UpdatedAt, 20*time.Second)
 		})
 	}
-}
-
-func TestASingleAttempt(t *testing.T) {
-	once := limited
-	once.MaxAttempts = 1
-	a := &attempted{rig: newRig(t, nil), key: once.Key("t", "k")}
-	require.Same(t, errPlain, a.errs(t, idem.NotExecuted(errPlain)))
-	require.Same(t, errPlain, a.errs(t, errPlain))
-	require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown)
-	require.Equal(t, 2, a.runs)
-}
-
-func TestAttemptsAreCountedAnew(t *testing.T) {
-	used := func(t *testing.T) *attempted {
-		a := &attempted{rig: newRig(t, nil), key: limited.Key("t", "k")}
-		for range 2 {
-			require.Same(t, errPlain, a.errs(t, errPlain))
-		}
-		return a
-	}
-	again := func(t *testing.T, a *attempted) {
-		before := a.runs
-		for range 3 {
-			require.Same(t, errPlain, a.errs(t, errPlain))
-		}
-		require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown)
-		require.Equal(t, 3, a.runs-before)
-	}
-	t.Run("once the record has expired", func(t *testing.T) {
-		a := used(t)
-		a.clock.Advance(48 * time.Hour)
-		again(t, a)
-	})
-	t.Run("once somebody has found out that none took effect", func(t *testing.T) {
-		a := used(t)
-		require.Same(t, errPlain, a.errs(t, errPlain))
-		r, err := reconcile.New(a.mem, &reconcile.Options{Now: a.clock.Now})
-		require.NoError(t, err)
-		a.clock.Advance(time.Hour)
-		require.NoError(t, r.Resolve(t.Context(), a.key.ID(), reconcile.Resolution{To: idem.Released},
-			reconcile.Change{Actor: "alice", Reason: "test"}))
-		again(t, a)
-	})
 }
 
 // Whatever is lost on the way, attempts that may have taken effect are counted once each,

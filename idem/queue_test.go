@@ -78,71 +78,67 @@ func TestEveryEndWithALostReply(t *testing.T) {
 	}
 }
 
+// A queued outcome lands in the background once the store is back, with as much time as its own call had, and is given
+// up after an hour.
 func TestOutcomeLandsInTheBackground(t *testing.T) {
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		r.faults.Always(idemtest.Refuse, idemtest.Finish)
-		must(t, r, key, r.c.run)
-		time.Sleep(20 * time.Minute)
-		require.Equal(t, idem.InProgress, r.state(t, key))
-		r.faults.Heal()
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		require.Equal(t, idem.Completed, r.state(t, key))
-		require.Equal(t, []string{"claimed", "outcome_queued", "outcome_landed"}, r.events.take())
-		// The bubble ends only if the goroutine that wrote it has.
-	})
-}
-
-func TestQueuedOutcomeIsGivenUpAfterAnHour(t *testing.T) {
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		r.faults.Always(idemtest.Refuse, idemtest.Finish)
-		must(t, r, key, new(counter).run)
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
-		require.Equal(t, []string{"claimed", "outcome_queued", "outcome_dropped"}, r.events.take())
-	})
-}
-
-// What somebody else has resolved is not overwritten by a late outcome.
-func TestQueuedOutcomeIsFenced(t *testing.T) {
+	large := returns(strings.Repeat("x", 8<<20))
 	for _, tc := range []struct {
 		name    string
-		op      idem.Operation
-		between func(t *testing.T, r *rig, key idem.Key)
+		down    time.Duration
+		handler handler[string]
+		takes   time.Duration // the write
+		told    string
 	}{
-		{"taken over", safe, func(t *testing.T, r *rig, key idem.Key) {
-			require.Equal(t, 77, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 77, nil }))
-		}},
-		{"resolved", unsafe, func(t *testing.T, r *rig, key idem.Key) {
-			require.NoError(t, r.elsewhere(t).resolve(t, key.ID(),
-				reconcile.Resolution{To: idem.Completed, Result: encoded("77")}))
-		}},
+		{"at once", time.Millisecond, large, 9 * time.Second, "outcome_landed"},
+		{"after minutes", 20 * time.Minute, text, 0, "outcome_landed"},
+		{"too late", 2 * time.Hour, text, 0, "outcome_dropped"},
 	} {
-		bubble(t, tc.name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key, c := tc.op.Key("t", "k"), new(counter)
-			r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-			must(t, r.inLambda(), key, c.run)
-			r.clock.Advance(time.Minute)
-			tc.between(t, r, key)
-			r.events.take()
-			require.Equal(t, 77, must(t, r.inLambda(), key, c.run))
-			require.Equal(t, []string{"outcome_dropped", "replayed"}, r.events.take())
-			require.Equal(t, 1, c.count())
+		testOn(t, tc.name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+			r.faults.Always(idemtest.Refuse, idemtest.Finish)
+			must(t, r, key, tc.handler)
+			time.Sleep(tc.down)
+			require.Equal(t, idem.InProgress, r.state(t, key))
+			r.faults.Always(slow(tc.takes, idemtest.Pass), idemtest.Finish)
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			require.Equal(t, tc.told == "outcome_landed", r.state(t, key) == idem.Completed)
+			require.Equal(t, []string{"claimed", "outcome_queued", tc.told}, r.events.take())
+			// The bubble ends only if the goroutine that wrote it has.
 		})
 	}
 }
 
-// Parked by another call before that, the queued outcome still closes its own question.
-func TestQueuedOutcomeClosesItsParkedRecord(t *testing.T) {
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-		must(t, r.inLambda(), key, r.c.run)
-		r.clock.Advance(time.Minute)
-		refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, r.c.run)
-		require.NoError(t, r.engine.Flush(t.Context()))
-		require.Equal(t, idem.Completed, r.state(t, key))
-	})
+// What another process has resolved is not overwritten by a late outcome. Parked by another call before that, the
+// queued outcome still closes its own question.
+func TestQueuedOutcomeIsFenced(t *testing.T) {
+	fenced := []string{"outcome_dropped", "replayed"}
+	for _, tc := range []struct {
+		name    string
+		op      idem.Operation
+		between play
+		value   int
+		told    []string
+	}{
+		{"taken over", safe, elsewhere(func(t *testing.T, r *rig, key idem.Key) { must(t, r, key, returns(77)) }), 77, fenced},
+		{"resolved", unsafe, func(t *testing.T, r *rig, key idem.Key) {
+			require.NoError(t, r.elsewhere(t).resolve(t, key.ID(),
+				reconcile.Resolution{To: idem.Completed, Result: encoded("77")}))
+		}, 77, fenced},
+		{"parked", unsafe, func(t *testing.T, r *rig, key idem.Key) {
+			refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, r.c.run)
+		}, 1, []string{"outcome_landed", "replayed"}},
+	} {
+		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
+			r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
+			must(t, r.inLambda(), key, r.c.run)
+			r.clock.Advance(time.Minute)
+			tc.between(t, r, key)
+			r.events.take()
+			require.Equal(t, tc.value, must(t, r.inLambda(), key, r.c.run))
+			require.Equal(t, tc.told, r.events.take())
+			require.Equal(t, 1, r.c.count())
+		})
+	}
 }
 
 // Where there is no room for everything the results go first, those of others too.
@@ -304,18 +300,6 @@ func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
 		}
 		require.Equal(t, idem.Completed, r.state(t, good))
 		require.Equal(t, idem.InProgress, r.state(t, bad))
-	})
-}
-
-// The background writer gives a large outcome as much time as its own call had.
-func TestBackgroundHasTimeForALargeOutcome(t *testing.T) {
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		r.faults.Next(idemtest.Finish, idemtest.Refuse)
-		r.faults.Always(slow(9*time.Second, idemtest.Pass), idemtest.Finish)
-		must(t, r, key, func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<20), nil })
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		require.Equal(t, idem.Completed, r.state(t, key))
 	})
 }
 

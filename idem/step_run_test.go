@@ -167,34 +167,6 @@ func TestRetryDelaysDoNotOverflow(t *testing.T) {
 	})
 }
 
-// An operation that runs from within a step is one of its own: its token does not
-// depend on where it is called from, and it may have steps.
-func TestOperationInsideAStep(t *testing.T) {
-	r := newRig(t, nil)
-	inner := safe.Key("t", "inner")
-	var inside, outside, step string
-	nested := func(ctx context.Context, token *string) (string, error) {
-		return idem.Do(ctx, r.elsewhere(t).engine, inner, 1, func(ctx context.Context, _ int) (string, error) {
-			*token = idem.Token(ctx)
-			info, _ := idem.InfoOf(ctx)
-			require.Empty(t, info.Step)
-			_, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
-			return "", errors.Join(err, errPlain)
-		})
-	}
-	refused(t, r, safe.Key("t", "outer"), errPlain, func(ctx context.Context, _ int) (string, error) {
-		return idem.Step(ctx, "call", func(ctx context.Context) (string, error) {
-			step = idem.Token(ctx)
-			return nested(ctx, &inside)
-		}, nil)
-	})
-	_, err := nested(t.Context(), &outside)
-	require.ErrorIs(t, err, errPlain)
-	require.Equal(t, outside, inside)
-	require.NotEqual(t, step, inside)
-	require.Equal(t, 1, r.e.ran("ship"))
-}
-
 // Steps and references side by side, over several renewals of the lease, some of them retried, some
 // failing; the next attempt runs only what has no result.
 func TestParallelStepsUnderARenewedLease(t *testing.T) {

@@ -410,41 +410,6 @@ func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// Each step has a token of its own, the same in every attempt.
-func TestStepTokens(t *testing.T) {
-	r, key := rigOn(t, safe)
-	seen := map[string][]string{}
-	note := func(ctx context.Context, what string) {
-		info, ok := idem.InfoOf(ctx)
-		require.True(t, ok)
-		require.Equal(t, idem.Token(ctx), info.Token)
-		if what != "handler" {
-			require.Equal(t, strings.TrimPrefix(what, "undo "), strings.TrimPrefix(info.Step, "idem:undo:"))
-		}
-		seen[what] = append(seen[what], idem.Token(ctx))
-	}
-	for range 2 {
-		refused(t, r, key, nil, steps(func(ctx context.Context) (string, error) {
-			note(ctx, "handler")
-			for _, name := range []string{"a", "b"} {
-				_, err := idem.Step(ctx, name, func(ctx context.Context) (int, error) {
-					note(ctx, name)
-					return 0, idem.NotExecuted(errPlain)
-				}, nil)
-				require.Error(t, err)
-			}
-			return "", errPlain
-		}))
-	}
-	all := map[string]bool{}
-	for what, tokens := range seen {
-		require.Len(t, tokens, 2, what)
-		require.Equal(t, tokens[0], tokens[1], what)
-		all[tokens[0]] = true
-	}
-	require.Len(t, all, 3)
-}
-
 func TestStepMistakes(t *testing.T) {
 	r := newRig(t, nil)
 	_, err := idem.Step(t.Context(), "s", r.e.step("s"), nil)
