@@ -3,7 +3,6 @@ package idem_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -119,33 +118,6 @@ func TestAtomicFindsARecord(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// Many at once: bodies run as often as they like, one commits, and all callers
-// get its outcome.
-func TestAtomicConcurrentDuplicates(t *testing.T) {
-	for name, read := range firstReads {
-		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
-			const n = 20
-			for range n {
-				r.faults.Next(idemtest.Get, read)
-			}
-			var wg sync.WaitGroup
-			got := make([]string, n)
-			for i := range n {
-				wg.Go(func() {
-					out, err := idem.Do(t.Context(), r.engine, key, 1,
-						func(context.Context, int) (string, error) { return fmt.Sprint("body ", i), nil })
-					require.NoError(t, err)
-					got[i] = out
-				})
-			}
-			wg.Wait()
-			for _, out := range got {
-				require.Equal(t, got[0], out)
-			}
-		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
@@ -101,6 +102,11 @@ func TestCallsOfEveryPath(t *testing.T) {
 			_, err := idem.Do(t.Context(), r.engine, key, tc.input, r.c.run)
 			expect(t, tc.err, err)
 			require.Equal(t, tc.calls, r.faults.Calls())
+			for _, n := range r.events.notices {
+				if n.Kind == notice.Parked || n.Kind == notice.Unknown {
+					require.Equal(t, idem.Unknown, n.State, "as the record is then")
+				}
+			}
 			require.Equal(t, tc.events, r.events.take())
 			require.Equal(t, tc.runs(), r.c.count() == 1)
 		})

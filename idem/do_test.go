@@ -274,63 +274,40 @@ func TestWhatCouldNotBeReadAgain(t *testing.T) {
 	}
 }
 
-func TestEffectRunsOnce(t *testing.T) {
-	for name, end := range map[string]error{"done": nil, "failed": idem.Permanent(errPlain)} {
-		t.Run(name, func(t *testing.T) {
-			r, runs := newRig(t, nil), 0
-			for n := range 2 {
-				err := idem.DoEffect(t.Context(), r.engine, safe.Key("t", "k"), "parcel", func(_ context.Context, in string) error {
-					require.Equal(t, "parcel", in)
-					runs++
-					return end
-				})
-				require.Equal(t, end == nil, err == nil, "call %d: %v", n, err)
-			}
-			require.Equal(t, 1, runs)
-		})
-	}
-}
-
-// A step without a result is skipped, undone and asked about like one that has one.
-func TestStepEffect(t *testing.T) {
+// An operation or a step without a result is recorded, skipped, undone and asked about like one that has one.
+func TestEffects(t *testing.T) {
 	r, key := rigOn(t, safe)
 	var log []string
 	says := func(what string, err error) func(context.Context) error {
 		return func(context.Context) error { log = append(log, what); return err }
 	}
-	handler := func(ctx context.Context) (string, error) {
-		if err := idem.StepEffect(ctx, "reserve", says("reserve", nil),
-			&idem.EffectConfig{Compensate: says("undo reserve", nil)}); err != nil {
-			return "", err
-		}
-		err := idem.StepEffect(ctx, "charge", says("charge", errPlain), &idem.EffectConfig{
-			Semantics: idem.AtMostOnce, Compensate: says("undo charge", nil), NotFoundFinalAfter: idem.Immediately,
-			Interrupted: func(ctx context.Context, began time.Time) error {
-				require.False(t, began.IsZero())
-				return says("ask", nil)(ctx)
-			},
+	killedWith(t, r, key, protocol.StepWrite{Name: "charge", Begin: true})
+	for range 2 {
+		err := idem.DoEffect(t.Context(), r.engine, key, 1, func(ctx context.Context, in int) error {
+			require.Equal(t, 1, in)
+			require.ErrorAs(t, idem.StepEffect(ctx, "nil", nil, nil), new(*idem.ConfigError))
+			require.NoError(t, idem.StepEffect(ctx, "reserve", says("reserve", nil),
+				&idem.EffectConfig{Compensate: says("undo reserve", nil)}))
+			require.NoError(t, idem.StepEffect(ctx, "charge", says("charge", errPlain), &idem.EffectConfig{
+				Semantics: idem.AtMostOnce, Compensate: says("undo charge", nil), NotFoundFinalAfter: idem.Immediately,
+				Interrupted: func(ctx context.Context, began time.Time) error {
+					require.False(t, began.IsZero())
+					return says("ask", nil)(ctx)
+				},
+			}))
+			return idem.PermanentStep(idem.StepEffect(ctx, "ship", says("ship", idem.Permanent(errPlain)), nil))
 		})
-		if err != nil {
-			return "", err
-		}
-		return "", idem.PermanentStep(idem.StepEffect(ctx, "ship", says("ship", idem.Permanent(errPlain)), nil))
+		require.EqualError(t, err, "plain")
 	}
-	killed(t, r, key)
-	begun := protocol.StepWrite{ID: key.ID(), Owner: r.record(t, key).Owner, Write: "w", Name: "charge", Begin: true}
-	require.NoError(t, r.mem.RecordStep(t.Context(), r.clock.Now(), begun))
-	r.clock.Advance(time.Minute)
-	refused(t, r, key, errPlain, steps(handler))
 	require.Equal(t, idem.Failed, r.state(t, key))
 	require.Equal(t, []string{"reserve", "ask", "ship", "undo charge", "undo reserve"}, log)
-}
-
-func TestEffectWithoutAFunctionIsRefused(t *testing.T) {
-	r := newRig(t, nil)
-	require.ErrorAs(t, idem.DoEffect[int](t.Context(), r.engine, safe.Key("t", "k"), 1, nil), new(*idem.ConfigError))
-	must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
-		require.ErrorAs(t, idem.StepEffect(ctx, "reserve", nil, nil), new(*idem.ConfigError))
-		return "", nil
-	})
+	require.ErrorAs(t, idem.DoEffect[int](t.Context(), r.engine, key, 1, nil), new(*idem.ConfigError))
+	for range 2 {
+		require.NoError(t, idem.DoEffect(t.Context(), r.engine, safe.Key("t", "done"), 1, func(context.Context, int) error {
+			return says("done", nil)(t.Context())
+		}))
+	}
+	require.Len(t, log, 6)
 }
 
 func TestAReplayIsOfTheRecordThatWasRead(t *testing.T) {

@@ -67,13 +67,6 @@ func TestKeyLimitsAreInclusive(t *testing.T) {
 	require.Less(t, len(long.ID()), 2048-256)
 }
 
-// A mistake in the operation comes out of the key, as the operation's own error.
-func TestKeyOfABadOperation(t *testing.T) {
-	key := idem.Operation{Name: strings.Repeat("o", 129)}.Key("t", "v")
-	require.ErrorAs(t, key.Err(), new(*idem.ConfigError))
-	require.Empty(t, key.ID())
-}
-
 func TestJoinValues(t *testing.T) {
 	require.Equal(t, "a/b", idem.JoinValues("a", "b"))
 	require.Equal(t, "a%2Fb", idem.JoinValues("a/b"))

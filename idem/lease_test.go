@@ -258,8 +258,12 @@ func TestHandlerThatIgnoresItsContext(t *testing.T) {
 					require.Equal(t, idem.InProgress, r.state(t, key), "half of the guard is the handler's, to end well")
 					time.Sleep(200 * time.Millisecond)
 					if op.Repeat == idem.NotRepeatable {
-						require.Equal(t, idem.Unknown, r.state(t, key))
-						require.Equal(t, "timeout", r.record(t, key).Failure.Type)
+						parked := r.record(t, key)
+						require.Equal(t, idem.Unknown, parked.State)
+						require.Equal(t, "timeout", parked.Failure.Type)
+						require.NoError(t, idem.SetReference(ctx, "pay_1"), "that is what the question is answered with")
+						rec := r.record(t, key)
+						require.Equal(t, []any{idem.Unknown, "pay_1", parked.Due}, []any{rec.State, rec.Ref, rec.Due})
 					} else {
 						require.Equal(t, idem.InProgress, r.state(t, key))
 					}

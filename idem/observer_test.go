@@ -206,28 +206,6 @@ func TestWithoutAnObserverWarningsAreLogged(t *testing.T) {
 	}
 }
 
-// A call that parks a lapsed claim is told of the record as it is then.
-func TestNoticesOfALapsedClaim(t *testing.T) {
-	var states []idem.State
-	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) {
-		if n.Kind == notice.Parked || n.Kind == notice.Unknown {
-			states = append(states, n.State)
-		}
-	}})
-	key := unsafe.Key("acme", "k")
-	call := func(ctx context.Context, e *idem.Engine) (string, error) {
-		return idem.Do(ctx, e, key, 1, func(context.Context, int) (string, error) {
-			h.Crash()
-			return "", nil
-		})
-	}
-	idemtest.Deliver(h, 1, call)
-	h.Restart()
-	h.Clock.Advance(time.Hour)
-	require.ErrorIs(t, idemtest.Deliver(h, 1, call)[0].Err, idem.ErrOutcomeUnknown)
-	require.Equal(t, []idem.State{idem.Unknown, idem.Unknown}, states)
-}
-
 func TestNoticesSayWhatHappened(t *testing.T) {
 	var got []notice.Notice
 	note := func(_ context.Context, n notice.Notice) { got = append(got, n) }

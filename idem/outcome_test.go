@@ -239,6 +239,7 @@ func TestOperationCheck(t *testing.T) {
 			require.Contains(t, config.What, c.op.Name)
 			require.ErrorContains(t, err, c.says)
 			require.Equal(t, err, c.op.Key("t", "v").Err())
+			require.Empty(t, c.op.Key("t", "v").ID())
 		})
 	}
 }

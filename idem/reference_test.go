@@ -150,42 +150,6 @@ func TestEveryEndKeepsTheReference(t *testing.T) {
 	}
 }
 
-func TestReferenceOfALostClaim(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
-		out := must(t, r.inLambda(), key, func(ctx context.Context, _ int) (int, error) {
-			r.clock.Advance(time.Hour)
-			must(t, r.elsewhere(t), key, refer(t, "pay_2"))
-			require.ErrorIs(t, idem.SetReference(ctx, "pay_1"), idem.ErrLeaseLost)
-			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
-			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("it must not run") }, nil)
-			require.ErrorIs(t, err, idem.ErrLeaseLost)
-			return 7, nil
-		})
-		require.Equal(t, 1, out, "the other attempt's")
-		require.Equal(t, "pay_2", r.record(t, key).Ref)
-	})
-}
-
-// An attempt that was parked from the side may still say what its provider calls the
-// effect: that is what the question is answered with.
-func TestReferenceAfterAPark(t *testing.T) {
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		must(t, r.inLambda(), key, func(ctx context.Context, n int) (int, error) {
-			time.Sleep(9600 * time.Millisecond)
-			require.Equal(t, idem.Unknown, r.state(t, key))
-			before := r.record(t, key)
-			require.NoError(t, idem.SetReference(ctx, "pay_1"))
-			rec := r.record(t, key)
-			require.Equal(t, idem.Unknown, rec.State)
-			require.Equal(t, "pay_1", rec.Ref)
-			require.Equal(t, before.Due, rec.Due)
-			return n, nil
-		})
-		require.Equal(t, idem.Completed, r.state(t, key))
-		require.Equal(t, "pay_1", r.record(t, key).Ref)
-	})
-}
-
 // A later attempt learns what an earlier one said, unless that provably had no effect. It says the same in the same
 // order, which costs nothing where it is in the record.
 func TestTheNextAttemptHasTheReference(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -79,15 +80,33 @@ func TestRefusedUnit(t *testing.T) {
 // foreign is a unit of work that the store cannot commit.
 type foreign struct{ protocol.Unit }
 
-// A store that cannot commit such writes says so, and nothing is written.
+// unitless is a store that commits no unit of work, as dynamostore without transactions.
+type unitless struct{ *memstore.Store }
+
+func (unitless) Traits() protocol.Traits {
+	return protocol.Traits{NoUnits: fmt.Errorf("no units here: %w", errors.ErrUnsupported)}
+}
+
+// A store that cannot commit such writes says so, and nothing is written. One that says so in advance is asked before
+// the handler runs, through all guards.
 func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
 	for _, op := range []idem.Operation{safe, atomically} {
-		r, key := rigOn(t, op)
-		refused(t, r, key, errors.ErrUnsupported, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.UnitOf(ctx, func() idem.Unit { return foreign{&effect{n: 1}} })
-			return "paid", err
-		})
-		require.NotEqual(t, idem.Completed, r.state(t, key))
+		for _, store := range []idem.Store{memstore.New(), unitless{memstore.New()}} {
+			ran, made := false, false
+			_, known := store.(unitless)
+			_, err := idem.Do(t.Context(), engineOver(t, store, nil), op.Key("t", "k"), 1,
+				func(ctx context.Context, _ int) (string, error) {
+					ran = true
+					_, err := idem.UnitOf(ctx, func() idem.Unit { made = true; return foreign{&effect{n: 1}} })
+					return "paid", err
+				})
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.Equal(t, !known || op.Mode == idem.Reserved, ran)
+			require.Equal(t, !known, made)
+			rec, err := store.Get(t.Context(), op.Key("t", "k").ID())
+			require.NoError(t, err)
+			require.True(t, rec == nil || rec.State != idem.Completed)
+		}
 	}
 }
 

@@ -159,7 +159,7 @@ func TestShadowTakesATenthOfTheTimeLeft(t *testing.T) {
 // What is told in shadow is what the live mode answers in the same sequence.
 func TestShadowTellsWhatTheLiveModeWouldAnswer(t *testing.T) {
 	told := map[string]int{}
-	for seed := range uint64(300) {
+	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) { twins(t, rand.New(rand.NewPCG(seed, 14)), told) })
 	}
 	for _, want := range []string{
@@ -323,42 +323,53 @@ func TestShadowWithoutAKeyIsToldAndRuns(t *testing.T) {
 	require.Len(t, r.events.notices, 2)
 }
 
-// One write before the handler and one after it; a duplicate is one write.
-func TestShadowCostsACallFewWrites(t *testing.T) {
-	r := newRig(t, nil)
-	finished(t, r, inShadow(unsafe).Key("t", "k"))
-	require.Equal(t, []idemtest.Method{idemtest.Acquire, idemtest.Finish}, r.faults.Calls())
-	r.faults.Reset()
-	finished(t, r, inShadow(unsafe).Key("t", "k"))
-	require.Equal(t, []idemtest.Method{idemtest.Acquire}, r.faults.Calls())
-	rec, err := r.mem.Get(t.Context(), unsafe.Key("t", "k").ID()+"#shadow")
-	require.NoError(t, err)
-	require.True(t, rec.Omitted)
-	require.Empty(t, rec.Body.Data)
-	require.False(t, rec.ExpiresAt.IsZero())
-}
-
-// However a first call ends, its record expires and is in no index.
+// One write before the handler and one after it; a duplicate is one write. However a first call ends, and where it is
+// parked while its handler still runs or its claim was taken back, its record expires, is in no index and keeps nothing
+// of the caller's.
 func TestEachRecordOfAShadowExpires(t *testing.T) {
-	for name, end := range map[string]error{
-		"completed": nil, "unknown": errPlain, "failed": idem.Permanent(errPlain), "released": idem.NotExecuted(errPlain),
+	soon := func(t *testing.T) context.Context {
+		return idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second))
+	}
+	for name, tc := range map[string]struct {
+		end    error
+		runs   time.Duration
+		before play
+		calls  []idemtest.Method
+	}{
+		"completed": {nil, 0, nothing, m("Acquire", "Finish")}, "unknown": {errPlain, 0, nothing, m("Acquire", "Finish")},
+		"failed":    {idem.Permanent(errPlain), 0, nothing, m("Acquire", "Finish")},
+		"released":  {idem.NotExecuted(errPlain), 0, nothing, m("Acquire", "Finish")},
+		"parked":    {nil, 3900 * time.Millisecond, nothing, nil},
+		"withdrawn": {nil, 0, faulty("Acquire", idemtest.LoseReply), m("Acquire", "Withdraw")},
 	} {
 		for _, op := range both {
-			t.Run(name+"/"+op.Name, func(t *testing.T) {
-				r := newRig(t, nil)
-				in := func(context.Context, int) (int, error) {
-					running, err := r.mem.Get(t.Context(), op.Key("t", "k").ID()+"#shadow")
+			op.Values = idem.KeepValues
+			testOn(t, name+"/"+op.Name, inShadow(op), func(t *testing.T, r *rig, key idem.Key) {
+				look := func() *idem.Record {
+					rec, err := r.mem.Get(t.Context(), key.ID()+"#shadow")
 					require.NoError(t, err)
-					require.False(t, running.ExpiresAt.IsZero())
-					require.Zero(t, running.Due)
-					return 1, end
+					require.False(t, rec.ExpiresAt.IsZero(), "%s has no expiry", rec.State)
+					require.Zero(t, rec.Due)
+					require.Empty(t, rec.Value)
+					require.Empty(t, rec.Body.Data)
+					return rec
 				}
-				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"), 1, in)
-				rec, err := r.mem.Get(t.Context(), op.Key("t", "k").ID()+"#shadow")
-				require.NoError(t, err)
-				require.False(t, rec.ExpiresAt.IsZero())
-				require.Zero(t, rec.Due)
-				require.NotEqual(t, idem.Unknown, rec.State)
+				tc.before(t, r, key)
+				_, _ = idem.Do(soon(t), r.engine, key, 1, func(context.Context, int) (int, error) {
+					time.Sleep(tc.runs)
+					look()
+					return 1, tc.end
+				})
+				require.NotEqual(t, idem.Unknown, look().State)
+				require.True(t, name != "completed" || look().Omitted)
+				if tc.calls != nil {
+					require.Equal(t, tc.calls, r.faults.Calls())
+				}
+				if name == "completed" {
+					r.faults.Reset()
+					finished(t, r, key)
+					require.Equal(t, m("Acquire"), r.faults.Calls())
+				}
 			})
 		}
 	}
@@ -381,26 +392,12 @@ func TestShadowRenewsItsClaim(t *testing.T) {
 // Steps run, at-most-once ones too, each time, and what they return is the step's own. A
 // failed operation undoes them.
 func TestStepsInShadowRunUnrecorded(t *testing.T) {
-	r := newRig(t, nil)
-	ran, undone := 0, 0
-	for range 2 {
-		errs(t, r, inShadow(unsafe).Key("t", "k"), func(ctx context.Context, _ int) (int, error) {
-			require.NoError(t, idem.SetReference(ctx, "ref"))
-			for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-				got, err := idem.Step(ctx, fmt.Sprint("step", semantics),
-					func(context.Context) (int, error) { ran++; return 7, nil },
-					&idem.StepConfig[int]{Semantics: semantics,
-						Compensate: func(context.Context, int) error { undone++; return nil }})
-				require.NoError(t, err)
-				require.Equal(t, 7, got)
-			}
-			return 0, idem.Permanent(errPlain)
-		})
-	}
-	require.Equal(t, 4, ran)
-	require.Equal(t, 4, undone)
-	require.NotContains(t, r.faults.Calls(), idemtest.RecordStep)
-	require.NotContains(t, r.faults.Calls(), idemtest.RecordReference)
+	each := tried{acts: []act{{name: "ship", undo: works}, {name: "charge", once: true, undo: works}},
+		end: idem.Permanent(errPlain), want: errPlain, log: "ship, charge, undo charge, undo ship"}
+	scenario{name: "twice", op: inShadow(unsafe), attempts: []tried{each, each, {before: func(t *testing.T, r *rig, _ idem.Key) {
+		require.NotContains(t, r.faults.Calls(), idemtest.RecordStep)
+		r.faults.Always(idemtest.Refuse, idemtest.RecordReference)
+	}, acts: each.acts, ref: "ref", log: "ship, charge"}}}.play(t)
 }
 
 // Transactions need an outcome to commit with, and shadow has none: that is said, at

@@ -2,7 +2,6 @@ package idem_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -40,19 +39,30 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 	}
 }
 
-// An attempt that was taken over finds out at its next step.
+// An attempt that was taken over finds out with what it records next, and its caller gets the recorded outcome.
 func TestZombieStopsAtItsNextStep(t *testing.T) {
-	r, key := rigOn(t, safe)
-	must(t, r, key, steps(func(ctx context.Context) (string, error) {
-		r.clock.Advance(time.Hour)
-		must(t, r.elsewhere(t), key, steps(r.e.alone("ship", nil)))
-		_, err := idem.Step(ctx, "charge", r.e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-		require.ErrorIs(t, err, idem.ErrLeaseLost)
-		require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
-		return "zombie", nil
-	})) // its caller gets the recorded outcome
-	require.Zero(t, r.e.ran("charge"))
-	require.Equal(t, 1, r.e.ran("ship"))
+	never := func(context.Context) (int, error) { panic("it must not run") }
+	for name, next := range map[string]func(context.Context) error{
+		"a step": func(ctx context.Context) error { _, err := idem.Step(ctx, "ship", one, nil); return err },
+		"a step of at most once": func(ctx context.Context) error {
+			_, err := idem.Step(ctx, "charge", never, onceOnly)
+			return err
+		},
+		"a reference": func(ctx context.Context) error { return idem.SetReference(ctx, "pay_1") },
+	} {
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			require.Equal(t, 1, must(t, r.inLambda(), key, func(ctx context.Context, _ int) (int, error) {
+				r.clock.Advance(time.Hour)
+				must(t, r.elsewhere(t), key, refer(t, "pay_2"))
+				require.ErrorIs(t, next(ctx), idem.ErrLeaseLost)
+				require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
+				_, err := idem.Step(ctx, "more", never, nil)
+				require.ErrorIs(t, err, idem.ErrLeaseLost)
+				return 7, nil
+			}))
+			require.Equal(t, "pay_2", r.record(t, key).Ref)
+		})
+	}
 }
 
 // A repeatable operation that hangs in an at-most-once step is parked from the side
@@ -69,20 +79,6 @@ func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
 			return 0, err
 		})
 		require.Equal(t, idem.Completed, r.state(t, key))
-	})
-}
-
-// The renewal of a lease does not give a record with steps an expiry again.
-func TestHeartbeatKeepsStepsForGood(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
-		must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
-			require.NoError(t, err)
-			time.Sleep(idem.DefaultLease)
-			require.Zero(t, r.record(t, key).ExpiresAt)
-			return "", nil
-		})
-		require.True(t, slices.Contains(r.faults.Calls(), idemtest.Extend))
 	})
 }
 

@@ -142,6 +142,7 @@ type tried struct {
 	abort  error   // the handler calls Abort with it after the steps, and answers "402"
 	gives  error   // so it does with this once a step has failed
 	unit   *effect // that the handler's unit of work has
+	ref    string  // the reference that it says, after the steps
 	end    error   // what it returns
 	own    bool    // a step's permanent error is the handler's own
 	want   any     // that the caller gets: see expect
@@ -168,6 +169,11 @@ func (a tried) handler(e *effects) handler[string] {
 				return "", err
 			}
 			return "402", a.end
+		}
+		if a.ref != "" {
+			if err := idem.SetReference(ctx, a.ref); err != nil {
+				return "", err
+			}
 		}
 		if a.unit != nil {
 			return pay(*a.unit, a.end)(ctx, 1)

@@ -76,6 +76,7 @@ func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
 					time.Sleep(2 * time.Minute)
 					after := r.record(t, key)
 					require.Equal(t, due, after.Due)
+					require.Zero(t, after.ExpiresAt, "a record with steps never expires")
 					require.True(t, after.LeaseUntil.After(before.LeaseUntil))
 					return 1, nil
 				}, map[bool]*idem.StepConfig[int]{true: onceOnly}[op.Repeat == idem.Repeatable])

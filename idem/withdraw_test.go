@@ -2,7 +2,6 @@ package idem_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -317,47 +316,6 @@ func TestNoClaimInDoubtStays(t *testing.T) {
 	}
 }
 
-// unitless is a store that commits no unit of work, as dynamostore without transactions.
-type unitless struct{ *memstore.Store }
-
-func (unitless) Traits() protocol.Traits {
-	return protocol.Traits{NoUnits: fmt.Errorf("no units here: %w", errors.ErrUnsupported)}
-}
-
-// What a store cannot commit is refused before the handler runs, through all guards.
-func TestAStoreThatCommitsNoUnitsIsAskedFirst(t *testing.T) {
-	e := engineOver(t, unitless{memstore.New()}, nil)
-	t.Run("atomic mode", func(t *testing.T) {
-		op := idem.Operation{Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic}
-		ran := false
-		_, err := idem.Do(t.Context(), e, op.Key("t", "k"),
-			1, func(context.Context, int) (int, error) { ran = true; return 1, nil })
-		require.False(t, ran, "it must be refused before the handler runs")
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-	})
-	t.Run("a handler that asks for its unit", func(t *testing.T) {
-		_, err := idem.Do(t.Context(), e, unsafe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.UnitOf(ctx, func() idem.Unit { t.Error("it is made"); return sealable{} })
-			return 1, err
-		})
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-	})
-}
-
-// The record of a shadow that is parked while its handler still runs expires.
-func TestAShadowOfAHandlerPastItsDeadlineExpires(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-		ctx := idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second))
-		_, _ = idem.Do(ctx, r.engine, inShadow(unsafe).Key("t", "k"), 1, func(context.Context, int) (int, error) {
-			time.Sleep(3900 * time.Millisecond)
-			for _, rec := range r.mem.Records() {
-				require.False(t, rec.ExpiresAt.IsZero(), "%s has no expiry", rec.State)
-			}
-			return 1, nil
-		})
-	})
-}
-
 // An outcome of a short retention may be deleted within the time for which a withdrawal would be
 // remembered: nothing but a withdrawal of its own keeps a claim out then.
 func TestAWithdrawalIsNotRememberedForAShortRetention(t *testing.T) {
@@ -384,11 +342,6 @@ func TestAWithdrawalIsNotRememberedForAShortRetention(t *testing.T) {
 	})
 }
 
-// sealable is a unit of work with nothing in it.
-type sealable struct{ protocol.Unit }
-
-func (sealable) Seal() bool { return false }
-
 // A withdrawal meets an expired record, and the refusal does not show it. TTL deletes that, and
 // the claim lands before the withdrawal reads what stands in its way: its own claim, which it takes
 // for another one's, and leaves.
@@ -408,19 +361,6 @@ func TestAWithdrawalThatMeetsItsOwnClaimTakesItBack(t *testing.T) {
 			require.NoError(t, r.engine.Flush(t.Context()))
 			require.NotEqual(t, idem.InProgress, r.state(t, key), "nothing runs, and withdrawn is told")
 		})
-	}
-}
-
-// What is left of a claim in doubt of a call in shadow has no value of the caller's.
-func TestAWithdrawnShadowKeepsNoValue(t *testing.T) {
-	r := newRig(t, nil)
-	op := inShadow(safe)
-	op.Values = idem.KeepValues
-	r.faults.Next(idemtest.Acquire, idemtest.LoseReply)
-	must(t, r, op.Key("t", "somebody@example.com"), new(counter).run)
-	for _, rec := range r.mem.Records() {
-		require.Empty(t, rec.Value)
-		require.False(t, rec.ExpiresAt.IsZero())
 	}
 }
 
