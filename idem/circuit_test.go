@@ -3,6 +3,9 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,36 +29,75 @@ func calls(t *testing.T, r *rig, op idem.Operation, n int) (asked int) {
 	return len(r.faults.Calls())
 }
 
-// While the store is down, calls fail closed at once, and one a second asks. Nothing runs
-// until the first answer, which ends that.
-func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
-	for _, op := range both {
-		bubble(t, op.Name, func(t *testing.T) {
-			r := rigOver(t, memstore.New(), nil, nil)
-			r.faults.Always(idemtest.Refuse)
-			require.Equal(t, 5, calls(t, r, op, 100))
-			start := time.Now()
-			_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, r.c.run)
-			require.Zero(t, time.Since(start), "it waits for nothing")
-			require.ErrorContains(t, err, "not sent: 5 calls in a row or more have found the store down, the last one 0s ago")
-			require.ErrorContains(t, err, "idemtest: refused")
-			failed := errorAs[*idem.StoreError](t, err)
-			require.True(t, failed.Down && !failed.Ambiguous)
-			for range 10 {
-				time.Sleep(time.Second)
-				require.Equal(t, 1, calls(t, r, op, 100))
-			}
-			require.Zero(t, r.c.count())
-			r.events.take()
+// beat is a number of calls one after the other, and how many of them ask the store.
+type beat struct {
+	fault idemtest.Fault
+	wait  time.Duration // before the calls
+	calls int
+	asked int
+}
 
-			r.faults.Heal()
-			time.Sleep(time.Second)
-			for n := range 3 {
-				must(t, r, op.Key("t", "k"+string(rune('a'+n))), r.c.run)
-			}
-			require.Equal(t, 3, r.c.count())
-			require.Contains(t, r.events.take(), "circuit_closed")
-		})
+// While the store is down, calls fail closed at once, and one a second asks. Nothing runs until the first answer, which
+// ends that. Failures count in a row, and not far apart: an answer in between, whichever, shows that the store works.
+// A store that throttles can be reached, and its retries are rationed: of a hot key, or of a table that takes a part of
+// the calls, no other call is to suffer. It closes no circuit either, nor does a call that has had no time to ask.
+func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
+	throttle := func(_ context.Context, c *idemtest.Call) error {
+		return &protocol.StoreError{Op: string(c.Method), Down: true, Throttled: true, Err: errors.New("throttled")}
+	}
+	noTime := func(_ context.Context, c *idemtest.Call) error {
+		return &protocol.StoreError{Op: string(c.Method), Err: context.DeadlineExceeded}
+	}
+	down := beat{idemtest.Refuse, 0, 5, 5}
+	fourDown := beat{idemtest.Refuse, 0, 4, 4}
+	for name, tc := range map[string]struct {
+		beats []beat
+		told  []string
+	}{
+		"down": {slices.Concat([]beat{{idemtest.Refuse, 0, 100, 5}}, slices.Repeat([]beat{{idemtest.Refuse, time.Second, 100, 1}}, 10),
+			[]beat{{idemtest.Pass, time.Second, 3, 3}}), []string{"circuit_opened", "circuit_closed"}},
+		"throttled":                 {[]beat{{throttle, 0, 100, 100}}, nil},
+		"down, then throttled":      {append(slices.Repeat([]beat{{throttle, time.Second, 100, 1}}, 3), beat{idemtest.Refuse, 0, 9, 0}), nil},
+		"down, then no time to ask": {[]beat{{noTime, time.Second, 1, 1}, {idemtest.Refuse, 0, 9, 0}}, nil},
+		"a success in between":      {slices.Repeat([]beat{fourDown, {idemtest.Pass, 0, 1, 1}}, 8), nil},
+		"an answer in between":      {slices.Repeat([]beat{fourDown, {idemtest.Unreadable, 0, 1, 1}}, 8), nil},
+		"far apart":                 {slices.Repeat([]beat{{idemtest.Refuse, 11 * time.Second, 1, 1}}, 20), nil},
+	} {
+		if strings.HasPrefix(name, "down, ") {
+			tc.beats, tc.told = append([]beat{down}, tc.beats...), []string{"circuit_opened"}
+		}
+		for _, op := range both {
+			bubble(t, name+"/"+op.Name, func(t *testing.T) {
+				r, passed := rigOver(t, memstore.New(), nil, nil), 0
+				for n, b := range tc.beats {
+					time.Sleep(b.wait)
+					r.faults.Always(b.fault)
+					r.faults.Reset()
+					start := time.Now()
+					for i := range b.calls {
+						_, err := idem.Do(t.Context(), r.engine, op.Key("t", fmt.Sprint(n, ".", i)), 1, r.c.run)
+						if err == nil {
+							passed++
+						}
+					}
+					require.Zero(t, time.Since(start), "it waits for nothing")
+					require.Equal(t, b.asked, r.count(idemtest.Acquire), "beat %d", n)
+				}
+				require.Equal(t, passed, r.c.count())
+				told := r.events.take()
+				told = slices.DeleteFunc(told, func(kind string) bool { return !strings.HasPrefix(kind, "circuit") })
+				require.Equal(t, len(tc.told), len(told))
+				require.Subset(t, told, tc.told)
+				if last := tc.beats[len(tc.beats)-1]; last.asked > 0 {
+					return
+				}
+				_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, r.c.run)
+				require.ErrorContains(t, err, "not sent: 5 calls in a row or more have found the store down, the last one ")
+				require.ErrorContains(t, err, "idemtest: refused")
+				failed := errorAs[*idem.StoreError](t, err)
+				require.True(t, failed.Down && !failed.Ambiguous)
+			})
+		}
 	}
 }
 
@@ -113,68 +155,6 @@ func TestCircuitOfAnIdleProcessIsNotBelieved(t *testing.T) {
 		r.events.take()
 		must(t, r, safe.Key("t", "next"), r.c.run)
 		require.Contains(t, r.events.take(), "circuit_closed")
-	})
-}
-
-// A store that throttles can be reached, and its retries are rationed: of a hot key, or of a
-// table that takes a part of the calls, no other call is to suffer. It closes no circuit either.
-func TestThrottlingDoesNotOpenTheCircuit(t *testing.T) {
-	throttle := func(_ context.Context, c *idemtest.Call) error {
-		return &protocol.StoreError{Op: string(c.Method), Down: true, Throttled: true, Err: errors.New("throttled")}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		r := rigOver(t, memstore.New(), nil, nil)
-		r.faults.Always(throttle)
-		require.Equal(t, 100, calls(t, r, safe, 100))
-		require.NotContains(t, r.events.take(), "circuit_opened")
-
-		r.faults.Always(idemtest.Refuse)
-		calls(t, r, safe, 5)
-		r.faults.Always(throttle)
-		for range 3 {
-			time.Sleep(time.Second)
-			require.Equal(t, 1, calls(t, r, safe, 100))
-		}
-		require.NotContains(t, r.events.take(), "circuit_closed")
-
-		// One that has had no time to ask has learnt nothing either.
-		time.Sleep(time.Second)
-		r.faults.Always(func(_ context.Context, c *idemtest.Call) error {
-			return &protocol.StoreError{Op: string(c.Method), Err: context.DeadlineExceeded}
-		})
-		try(t, r, safe.Key("t", "asks"))
-		require.NotContains(t, r.events.take(), "circuit_closed")
-	})
-}
-
-// Failures count in a row: an answer in between, whichever, shows that the store works.
-func TestAnAnswerInBetweenKeepsTheCircuitClosed(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"success": idemtest.Pass, "unreadable": idemtest.Unreadable} {
-		bubble(t, name, func(t *testing.T) {
-			r := rigOver(t, memstore.New(), nil, nil)
-			for n := range 40 {
-				if n%5 == 4 {
-					r.faults.Always(fault)
-				} else {
-					r.faults.Always(idemtest.Refuse)
-				}
-				try(t, r, safe.Key("t", string(rune('a'+n))))
-			}
-			require.NotContains(t, r.events.take(), "circuit_opened")
-		})
-	}
-}
-
-// Failures that are far apart say nothing of now.
-func TestFailuresThatAreFarApartDoNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := rigOver(t, memstore.New(), nil, nil)
-		r.faults.Always(idemtest.Refuse)
-		for range 20 {
-			try(t, r, safe.Key("t", "k"))
-			time.Sleep(11 * time.Second)
-		}
-		require.NotContains(t, r.events.take(), "circuit_opened")
 	})
 }
 

@@ -23,65 +23,43 @@ import (
 // another operation, or Abort, has said to the handler.
 func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 	own := errors.New("own")
-	open := func(ctx context.Context, after time.Duration) error {
-		c := &idem.StepConfig[string]{Semantics: idem.AtMostOnce}
-		if after > 0 {
-			c.NotFoundFinalAfter = after
-			c.Interrupted = func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(own) }
-		}
-		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "", own }, c)
-		return err
-	}
-	within, interrupted := safe.Key("t", "within"), &idem.StepInterruptedError{}
+	began := leaving(protocol.StepWrite{Name: "charge", Begin: true})
+	charge := act{name: "charge", once: true, errs: []error{own}}
+	hidden, asks, asksHidden := charge, charge, charge
+	hidden.hidden, asksHidden.hidden = true, true
+	asks.ask, asks.final = []error{idem.NotExecuted(own), idem.NotExecuted(own)}, time.Hour
+	asksHidden.ask, asksHidden.final = asks.ask, asks.final
+	open := &idem.StepInterruptedError{}
 	for name, tc := range map[string]struct {
-		began bool // by an earlier attempt
-		run   func(context.Context, *rig) error
-		want  error // that StopCause matches; nil for none
-		ended idem.State
+		before play
+		tried  tried
+		want   any // that StopCause matches
+		again  bool
+		ended  idem.State
 	}{
-		"interrupted": {true, func(ctx context.Context, _ *rig) error { return open(ctx, 0) },
-			interrupted, idem.Unknown},
-		"interrupted, and hidden": {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return own },
-			interrupted, idem.Unknown},
-		"interrupted, not reached": {true, func(context.Context, *rig) error { return nil }, interrupted, idem.Unknown},
-		"asked about again": {true, func(ctx context.Context, _ *rig) error { return open(ctx, time.Hour) },
-			interrupted, idem.Released},
-		"asked again, hidden": {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, time.Hour); return nil },
-			interrupted, idem.Released},
-		"not recorded": {false, func(ctx context.Context, r *rig) error {
-			r.faults.Always(idemtest.Refuse, idemtest.RecordStep)
-			return open(ctx, 0)
-		}, idem.ErrStoreUnavailable, idem.Released},
-		"its own error": {false,
-			func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, nil, idem.Unknown},
-		"its own error, and hidden": {false, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return nil },
-			interrupted, idem.Unknown},
-		"another operation's": {false, func(ctx context.Context, r *rig) error {
-			_, err := idem.Do(ctx, r.engine, within, 1,
-				func(ctx context.Context, _ int) (string, error) { return "", open(ctx, 0) })
-			require.ErrorIs(t, err, own)
-			return &idem.StepInterruptedError{Name: "charge"}
-		}, nil, idem.Released},
+		"interrupted":               {began, tried{acts: []act{charge}}, &open, false, idem.Unknown},
+		"interrupted, and hidden":   {began, tried{acts: []act{hidden}, end: own}, &open, false, idem.Unknown},
+		"interrupted, not reached":  {began, tried{}, &open, false, idem.Unknown},
+		"asked about again":         {began, tried{acts: []act{asks}}, &open, true, idem.Released},
+		"asked again, hidden":       {began, tried{acts: []act{asksHidden}}, &open, true, idem.Released},
+		"not recorded":              {always(idemtest.Refuse, "RecordStep"), tried{acts: []act{charge}}, idem.ErrStoreUnavailable, false, idem.Released},
+		"its own error":             {nothing, tried{acts: []act{charge}}, nil, false, idem.Unknown},
+		"its own error, and hidden": {nothing, tried{acts: []act{hidden}}, &open, false, idem.Unknown},
+		"another operation's":       {nothing, tried{end: &idem.StepInterruptedError{Name: "charge"}}, nil, false, idem.Released},
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			if tc.began {
-				killedWith(t, r, key, protocol.StepWrite{Name: "charge", Begin: true})
-			}
-			res, err := idem.Run(t.Context(), r.engine, key,
-				1, func(ctx context.Context, _ int) (string, error) { return "", tc.run(ctx, r) })
+			tc.before(t, r, key)
+			res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
+				if name == "another operation's" {
+					_, err := idem.Do(ctx, r.engine, safe.Key("t", "within"), 1, tried{acts: []act{charge}}.handler(r.e))
+					require.ErrorIs(t, err, own)
+				}
+				return tc.tried.handler(r.e)(ctx, n)
+			})
 			require.Error(t, err)
 			require.Equal(t, tc.ended, res.Outcome.AttemptState)
-			if tc.want == nil {
-				require.NoError(t, res.Outcome.StopCause)
-				return
-			}
-			if tc.want != interrupted {
-				require.ErrorIs(t, res.Outcome.StopCause, tc.want)
-				return
-			}
-			open := interrupted
-			require.ErrorAs(t, res.Outcome.StopCause, &open)
-			require.Equal(t, tc.ended == idem.Released, !open.RetryAt.IsZero())
+			expect(t, tc.want, res.Outcome.StopCause)
+			require.Equal(t, tc.again, tc.want == any(&open) && !open.RetryAt.IsZero())
 		})
 	}
 }

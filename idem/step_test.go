@@ -1,6 +1,7 @@
 package idem_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,10 +101,11 @@ func doSteps(t *testing.T, r *rig, key idem.Key, fn func(context.Context) (strin
 // and "ask x".
 type act struct {
 	name   string
-	errs   []error // of the function's first runs
-	once   bool    // at most once
-	undo   []error // of the compensation's first runs; nil without a compensation
-	ask    []error // of the first questions; nil where nothing can be asked
+	errs   []error       // of the function's first runs
+	once   bool          // at most once
+	undo   []error       // of the compensation's first runs; nil without a compensation
+	ask    []error       // of the first questions; nil where nothing can be asked
+	final  time.Duration // when an answer is final; zero for at once
 	retry  idem.Retry
 	hidden bool // the handler does not look at the error
 }
@@ -121,7 +123,7 @@ func (a act) run(ctx context.Context, e *effects) error {
 		c.Compensate = e.undo(a.name, a.undo...)
 	}
 	if a.ask != nil {
-		c.NotFoundFinalAfter = idem.Immediately
+		c.NotFoundFinalAfter = cmp.Or(a.final, idem.Immediately)
 		c.Interrupted = func(ctx context.Context, _ time.Time) (receiptOf, error) {
 			_, err := e.step("ask "+a.name, a.ask...)(ctx)
 			return receiptOf{a.name}, err
@@ -263,28 +265,19 @@ func TestStepResultGoesThroughItsCodec(t *testing.T) {
 	}
 }
 
+// A permanent error is the step's outcome, and the operation's if its handler says so.
 func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
-	r, key := rigOn(t, safe)
-	var got []error
-	for range 2 {
-		errs(t, r, key, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "charge", r.e.step("charge", idem.Permanent(declinedError{})), nil)
-			got = append(got, err)
-			return "", errPlain // and not the step's
-		})
-	}
-	require.Equal(t, 1, r.e.ran("charge"))
-	require.ErrorIs(t, got[0], declinedError{})
-	rec := errorAs[*idem.RecordedError](t, got[1])
-	require.Equal(t, idem.Failure{Message: "card declined", Type: "declinedError", Code: "card_declined"}, rec.Failure)
-	// The handler may make it the operation's outcome too.
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "charge", r.e.step("charge"), nil)
-		return "", idem.PermanentStep(err)
-	})
-	require.EqualError(t, err, "card declined")
-	require.Equal(t, idem.Failed, r.state(t, key))
-	require.Equal(t, rec.Failure, *r.record(t, key).Failure)
+	fails := act{name: "charge", errs: []error{idem.Permanent(declinedError{})}}
+	hidden := fails
+	hidden.hidden = true
+	playAll(t, scenario{"declined", safe, nil, []tried{
+		{acts: []act{hidden}, end: errPlain, want: errPlain, log: "charge", state: idem.Released},
+		{acts: []act{fails}, want: new(*idem.RecordedError), state: idem.Released},
+		{acts: []act{fails}, own: true, want: "card declined", state: idem.Failed},
+		{want: recordedDeclined, state: idem.Failed},
+	}}, scenario{"declined at once", safe, nil, []tried{
+		{acts: []act{fails}, want: declinedError{}, log: "charge", state: idem.Released},
+	}})
 }
 
 // An at-most-once step whose process died is not run again: a handler that cannot close it parks the operation,

@@ -214,45 +214,41 @@ func TestATakeoverOfWhatWasEscalatedIsDueAfterItsLease(t *testing.T) {
 // and no open step outside of it before. Only if taking it back gets no reply either may the next
 // attempt find a mark, about which it must ask.
 func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
+	reply, request, refuse := idemtest.LoseReply, idemtest.LoseRequest, idemtest.Refuse
 	for name, tc := range map[string]struct {
 		faults []idemtest.Fault
 		open   bool
 	}{
-		"reply lost":                         {[]idemtest.Fault{idemtest.LoseReply}, false},
-		"request lost":                       {[]idemtest.Fault{idemtest.LoseRequest}, false},
-		"reply lost, and not taken back":     {[]idemtest.Fault{idemtest.LoseReply, idemtest.LoseRequest}, true},
-		"reply lost, of both":                {[]idemtest.Fault{idemtest.LoseReply, idemtest.LoseReply}, false},
-		"request lost, and not taken back":   {[]idemtest.Fault{idemtest.LoseRequest, idemtest.LoseRequest}, false},
-		"refused, and the take-back is lost": {[]idemtest.Fault{idemtest.Refuse, idemtest.LoseReply}, false},
-		"refused, both":                      {[]idemtest.Fault{idemtest.Refuse, idemtest.Refuse}, false},
+		"reply lost":                         {[]idemtest.Fault{reply}, false},
+		"request lost":                       {[]idemtest.Fault{request}, false},
+		"reply lost, and not taken back":     {[]idemtest.Fault{reply, request}, true},
+		"reply lost, of both":                {[]idemtest.Fault{reply, reply}, false},
+		"request lost, and not taken back":   {[]idemtest.Fault{request, request}, false},
+		"refused, and the take-back is lost": {[]idemtest.Fault{refuse, reply}, false},
+		"refused, both":                      {[]idemtest.Fault{refuse, refuse}, false},
 	} {
-		asks := *onceOnly
-		asks.NotFoundFinalAfter = idem.Immediately
-		asks.Interrupted = func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }
-		for how, config := range map[string]*idem.StepConfig[int]{"asks": &asks, "does not ask": onceOnly} {
+		inIndex := func(t *testing.T, r *rig, key idem.Key) {
+			rec := r.record(t, key)
+			require.Equal(t, rec.Open(), !rec.Due.IsZero(), "%+v", rec)
+			require.True(t, rec.Open() || !rec.Interrupted())
+		}
+		notIn := func(t *testing.T, r *rig, key idem.Key) { require.Empty(t, r.due(t)) }
+		for _, ask := range [][]error{nil, {idem.NotExecuted(errPlain)}} {
+			acts := []act{{name: "charge", once: true, ask: ask}}
+			last := tried{before: inIndex, acts: acts, log: "charge", state: idem.Completed}
+			if tc.open && ask != nil {
+				last.log = "ask charge, charge"
+			} else if tc.open {
+				last.log, last.state, last.want, notIn = "", idem.Unknown, new(*idem.StepInterruptedError), nothing
+			}
 			for _, op := range []idem.Operation{safe, {Name: "safe", Repeat: idem.Repeatable, Watch: idem.WatchAlways}} {
-				testOn(t, fmt.Sprint(name, op.Watch, ", ", how), op, func(t *testing.T, r *rig, key idem.Key) {
-					r.faults.Next(idemtest.RecordStep, tc.faults...)
-					ran := 0
-					handler := func(ctx context.Context, _ int) (int, error) {
-						return idem.Step(ctx, "charge", func(context.Context) (int, error) { ran++; return 1, nil }, config)
-					}
-					refused(t, r, key, idem.ErrStoreUnavailable, handler)
-					require.Zero(t, ran)
-					rec := r.record(t, key)
-					require.Equal(t, idem.Released, rec.State)
-					require.Equal(t, rec.Open(), !rec.Due.IsZero(), "%+v", rec)
-					require.True(t, rec.Open() || !rec.Interrupted())
-					if tc.open && config == onceOnly {
-						refused(t, r, key, nil, handler)
-						require.Equal(t, idem.Unknown, r.state(t, key))
-						require.Zero(t, ran)
-						return
-					}
-					must(t, r, key, handler)
-					require.Equal(t, 1, ran)
-					require.Empty(t, r.due(t))
-				})
+				replay := tried{before: notIn, acts: acts, state: last.state}
+				if last.state == idem.Unknown {
+					replay.want = idem.ErrOutcomeUnknown
+				}
+				scenario{fmt.Sprint(name, op.Watch, ", asks ", ask != nil), op, faulty("RecordStep", tc.faults...), []tried{
+					{acts: acts, want: idem.ErrStoreUnavailable, state: idem.Released}, last, replay,
+				}}.play(t)
 			}
 		}
 	}

@@ -183,31 +183,35 @@ func inDoubt(t *testing.T, r *rig, key idem.Key, n int, lands func(i int) bool) 
 }
 
 // Many duplicates at once whose claims got no answer are taken back with one write, or with two
-// if one of them has landed and another one is taken back first. None of them lands later.
+// if one of them has landed and another one is taken back first. A withdrawal that fails takes nothing back: each claim
+// waits in the queue then. None of them lands later.
 func TestClaimsOfOneKeyAreTakenBackTogether(t *testing.T) {
 	never := func(int) bool { return false }
 	first := func(i int) bool { return i == 0 }
+	soon := safe
+	soon.Retention = time.Minute
 	for name, tc := range map[string]struct {
-		op        idem.Operation
-		lands     func(int) bool
-		retention time.Duration
-		least     int
-		most      int
+		op    idem.Operation
+		lands func(int) bool
+		fault idemtest.Fault // of the withdrawals
+		least int
+		most  int
+		told  string
 	}{
-		"none has landed":                {safe, never, 0, 1, 1},
-		"one has landed":                 {safe, first, 0, 1, 2},
-		"one has landed, not repeatable": {unsafe, first, 0, 1, 2},
-		"records go soon":                {safe, never, time.Minute, 32, 32 * 8},
+		"none has landed":                {safe, never, idemtest.Pass, 1, 1, "withdrawn"},
+		"one has landed":                 {safe, first, idemtest.Pass, 1, 2, "withdrawn"},
+		"one has landed, not repeatable": {unsafe, first, idemtest.Pass, 1, 2, "withdrawn"},
+		"records go soon":                {soon, never, idemtest.Pass, 32, 32 * 8, "withdrawn"},
+		"the store is down":              {unsafe, never, idemtest.LoseRequest, 1, 32, "outcome_queued"},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			r := newRig(t, nil)
-			tc.op.Retention = tc.retention
-			key := tc.op.Key("t", "k")
+		testOn(t, name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
+			r.faults.Always(tc.fault, idemtest.Withdraw)
 			late := inDoubt(t, r, key, 32, tc.lands)
 			require.GreaterOrEqual(t, r.count(idemtest.Withdraw), tc.least)
 			require.LessOrEqual(t, r.count(idemtest.Withdraw), tc.most)
-			require.Len(t, slices.DeleteFunc(r.events.take(), func(kind string) bool { return kind != "withdrawn" }), 32)
-			require.Equal(t, idem.Released, r.record(t, key).State)
+			require.Len(t, slices.DeleteFunc(r.events.take(), func(kind string) bool { return kind != tc.told }), 32)
+			require.NoError(t, r.engine.Flush(t.Context()))
+			require.Equal(t, idem.Released, r.state(t, key))
 			for _, call := range late {
 				require.ErrorAs(t, call.Do(t.Context()), new(*protocol.ConflictError))
 			}
@@ -215,19 +219,6 @@ func TestClaimsOfOneKeyAreTakenBackTogether(t *testing.T) {
 			require.Equal(t, 1, r.c.count())
 		})
 	}
-}
-
-// A withdrawal that fails takes nothing back: each claim waits in the queue then.
-func TestClaimsOfOneKeyWaitTogetherForAStoreThatIsDown(t *testing.T) {
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		r.faults.Always(idemtest.LoseRequest, idemtest.Withdraw)
-		late := inDoubt(t, r, key, 8, func(int) bool { return false })
-		require.NoError(t, r.engine.Flush(t.Context()))
-		require.Equal(t, idem.Released, r.record(t, key).State)
-		for _, call := range late {
-			require.Error(t, call.Do(t.Context()))
-		}
-	})
 }
 
 // A record that was seen is not believed for long, and another key's says nothing.
