@@ -73,9 +73,6 @@ func TestHeartbeatKeepsTheClaim(t *testing.T) {
 				t.Setenv(name, cmp.Or(value, "127.0.0.1:9001"))
 			}
 			inBubble(t, tc.op, func(t *testing.T, r *rig, key idem.Key) {
-				if tc.renewals > 0 {
-					r.faults.Next(idemtest.Finish, slow(time.Second, idemtest.Pass))
-				}
 				res := mustRun(t, r.in(tc.ctx(t)), key, func(context.Context, int) (int, error) {
 					for end := time.Now().Add(tc.runs); time.Now().Before(end); {
 						time.Sleep(min(time.Until(end), time.Second))
@@ -86,6 +83,9 @@ func TestHeartbeatKeepsTheClaim(t *testing.T) {
 						} else {
 							require.Zero(t, rec.ExpiresAt)
 						}
+					}
+					if tc.renewals > 0 {
+						r.faults.Next(idemtest.Finish, slow(time.Second, idemtest.Pass))
 					}
 					return 1, nil
 				})
