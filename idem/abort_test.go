@@ -463,7 +463,8 @@ func TestWhatIsBeingUndoneFails(t *testing.T) {
 		replay := tried{want: recordedDeclined, state: idem.Failed}
 		scenario{name: "then " + name, op: safe, attempts: []tried{cutShort, then, replay}}.play(t)
 	}
-	for end, state := range map[error]idem.State{errPlain: idem.Released, excluded: idem.Released, declines: idem.Unknown} {
+	for end, state := range map[error]idem.State{errPlain: idem.Released, excluded: idem.Released,
+		declines: idem.Unknown} {
 		scenario{name: "then too early " + string(state), op: safe, attempts: []tried{cutShort,
 			{end: end, want: idem.Unmark(end), state: state},
 		}}.play(t)

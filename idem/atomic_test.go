@@ -88,7 +88,8 @@ func TestAtomicFindsARecord(t *testing.T) {
 		{"failed", failed, recordedPlain, idem.Failed, 1},
 		{"in flight", killed, idem.ErrInFlight, idem.InProgress, 1},
 		{"accepted", accepted, idem.ErrAccepted, idem.Pending, 1},
-		{"with steps", leaving(protocol.StepWrite{Name: "ship", Result: []byte("1")}), idem.ErrOutcomeUnknown, idem.Unknown, 1},
+		{"with steps", leaving(protocol.StepWrite{Name: "ship", Result: []byte("1")}), idem.ErrOutcomeUnknown,
+			idem.Unknown, 1},
 		{"unknown", parks, idem.ErrOutcomeUnknown, idem.Unknown, 1},
 	} {
 		for name, read := range firstReads {

@@ -50,21 +50,24 @@ func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 	}
 	down := beat{idemtest.Refuse, 0, 5, 5}
 	fourDown := beat{idemtest.Refuse, 0, 4, 4}
+	asks := func(fault idemtest.Fault, times int) []beat {
+		return slices.Repeat([]beat{{fault, time.Second, 100, 1}}, times)
+	}
 	for name, tc := range map[string]struct {
-		beats []beat
-		told  []string
+		beats    []beat
+		reported []string
 	}{
-		"down": {slices.Concat([]beat{{idemtest.Refuse, 0, 100, 5}}, slices.Repeat([]beat{{idemtest.Refuse, time.Second, 100, 1}}, 10),
+		"down": {slices.Concat([]beat{{idemtest.Refuse, 0, 100, 5}}, asks(idemtest.Refuse, 10),
 			[]beat{{idemtest.Pass, time.Second, 3, 3}}), []string{"circuit_opened", "circuit_closed"}},
 		"throttled":                 {[]beat{{throttle, 0, 100, 100}}, nil},
-		"down, then throttled":      {append(slices.Repeat([]beat{{throttle, time.Second, 100, 1}}, 3), beat{idemtest.Refuse, 0, 9, 0}), nil},
+		"down, then throttled":      {append(asks(throttle, 3), beat{idemtest.Refuse, 0, 9, 0}), nil},
 		"down, then no time to ask": {[]beat{{noTime, time.Second, 1, 1}, {idemtest.Refuse, 0, 9, 0}}, nil},
 		"a success in between":      {slices.Repeat([]beat{fourDown, {idemtest.Pass, 0, 1, 1}}, 8), nil},
 		"an answer in between":      {slices.Repeat([]beat{fourDown, {idemtest.Unreadable, 0, 1, 1}}, 8), nil},
 		"far apart":                 {slices.Repeat([]beat{{idemtest.Refuse, 11 * time.Second, 1, 1}}, 20), nil},
 	} {
 		if strings.HasPrefix(name, "down, ") {
-			tc.beats, tc.told = append([]beat{down}, tc.beats...), []string{"circuit_opened"}
+			tc.beats, tc.reported = append([]beat{down}, tc.beats...), []string{"circuit_opened"}
 		}
 		for _, op := range both {
 			bubble(t, name+"/"+op.Name, func(t *testing.T) {
@@ -84,10 +87,10 @@ func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 					require.Equal(t, b.asked, r.count(idemtest.Acquire), "beat %d", n)
 				}
 				require.Equal(t, passed, r.c.count())
-				told := r.events.take()
-				told = slices.DeleteFunc(told, func(kind string) bool { return !strings.HasPrefix(kind, "circuit") })
-				require.Equal(t, len(tc.told), len(told))
-				require.Subset(t, told, tc.told)
+				reported := r.events.take()
+				reported = slices.DeleteFunc(reported, func(kind string) bool { return !strings.HasPrefix(kind, "circuit") })
+				require.Equal(t, len(tc.reported), len(reported))
+				require.Subset(t, reported, tc.reported)
 				if last := tc.beats[len(tc.beats)-1]; last.asked > 0 {
 					return
 				}

@@ -36,8 +36,8 @@ func TestFailOpen(t *testing.T) {
 			}
 			r.faults.Next(idemtest.Acquire, fault)
 			out := run().Outcome
-			told := slices.DeleteFunc(r.events.take(), func(kind string) bool { return kind != "failed_open" })
-			require.Len(t, told, 1)
+			reported := slices.DeleteFunc(r.events.take(), func(kind string) bool { return kind != "failed_open" })
+			require.Len(t, reported, 1)
 			require.Zero(t, r.count(idemtest.Finish))
 			require.True(t, out.Executed && out.RecordedAt.IsZero() && out.ExpiresAt.IsZero())
 			require.Equal(t, idem.Absent, out.RecordState)

@@ -37,15 +37,17 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 		again  bool
 		ended  idem.State
 	}{
-		"interrupted":               {began, tried{acts: []act{charge}}, &open, false, idem.Unknown},
-		"interrupted, and hidden":   {began, tried{acts: []act{hidden}, end: own}, &open, false, idem.Unknown},
-		"interrupted, not reached":  {began, tried{}, &open, false, idem.Unknown},
-		"asked about again":         {began, tried{acts: []act{asks}}, &open, true, idem.Released},
-		"asked again, hidden":       {began, tried{acts: []act{asksHidden}}, &open, true, idem.Released},
-		"not recorded":              {always(idemtest.Refuse, "RecordStep"), tried{acts: []act{charge}}, idem.ErrStoreUnavailable, false, idem.Released},
+		"interrupted":              {began, tried{acts: []act{charge}}, &open, false, idem.Unknown},
+		"interrupted, and hidden":  {began, tried{acts: []act{hidden}, end: own}, &open, false, idem.Unknown},
+		"interrupted, not reached": {began, tried{}, &open, false, idem.Unknown},
+		"asked about again":        {began, tried{acts: []act{asks}}, &open, true, idem.Released},
+		"asked again, hidden":      {began, tried{acts: []act{asksHidden}}, &open, true, idem.Released},
+		"not recorded": {always(idemtest.Refuse, "RecordStep"), tried{acts: []act{charge}},
+			idem.ErrStoreUnavailable, false, idem.Released},
 		"its own error":             {nothing, tried{acts: []act{charge}}, nil, false, idem.Unknown},
 		"its own error, and hidden": {nothing, tried{acts: []act{hidden}}, &open, false, idem.Unknown},
-		"another operation's":       {nothing, tried{end: &idem.StepInterruptedError{Name: "charge"}}, nil, false, idem.Released},
+		"another operation's": {nothing, tried{end: &idem.StepInterruptedError{Name: "charge"}}, nil, false,
+			idem.Released},
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			tc.before(t, r, key)

@@ -83,11 +83,11 @@ func TestEveryEndWithALostReply(t *testing.T) {
 func TestOutcomeLandsInTheBackground(t *testing.T) {
 	large := returns(strings.Repeat("x", 8<<20))
 	for _, tc := range []struct {
-		name    string
-		down    time.Duration
-		handler handler[string]
-		takes   time.Duration // the write
-		told    string
+		name     string
+		down     time.Duration
+		handler  handler[string]
+		takes    time.Duration // the write
+		reported string
 	}{
 		{"at once", time.Millisecond, large, 9 * time.Second, "outcome_landed"},
 		{"after minutes", 20 * time.Minute, text, 0, "outcome_landed"},
@@ -101,8 +101,8 @@ func TestOutcomeLandsInTheBackground(t *testing.T) {
 			r.faults.Always(slow(tc.takes, idemtest.Pass), idemtest.Finish)
 			time.Sleep(20 * time.Second)
 			synctest.Wait()
-			require.Equal(t, tc.told == "outcome_landed", r.state(t, key) == idem.Completed)
-			require.Equal(t, []string{"claimed", "outcome_queued", tc.told}, r.events.take())
+			require.Equal(t, tc.reported == "outcome_landed", r.state(t, key) == idem.Completed)
+			require.Equal(t, []string{"claimed", "outcome_queued", tc.reported}, r.events.take())
 			// The bubble ends only if the goroutine that wrote it has.
 		})
 	}
@@ -113,13 +113,15 @@ func TestOutcomeLandsInTheBackground(t *testing.T) {
 func TestQueuedOutcomeIsFenced(t *testing.T) {
 	fenced := []string{"outcome_dropped", "replayed"}
 	for _, tc := range []struct {
-		name    string
-		op      idem.Operation
-		between play
-		value   int
-		told    []string
+		name     string
+		op       idem.Operation
+		between  play
+		value    int
+		reported []string
 	}{
-		{"taken over", safe, elsewhere(func(t *testing.T, r *rig, key idem.Key) { must(t, r, key, returns(77)) }), 77, fenced},
+		{"taken over", safe, func(t *testing.T, r *rig, key idem.Key) {
+			must(t, r.elsewhere(t), key, returns(77))
+		}, 77, fenced},
 		{"resolved", unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			require.NoError(t, r.elsewhere(t).resolve(t, key.ID(),
 				reconcile.Resolution{To: idem.Completed, Result: encoded("77")}))
@@ -135,7 +137,7 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 			tc.between(t, r, key)
 			r.events.take()
 			require.Equal(t, tc.value, must(t, r.inLambda(), key, r.c.run))
-			require.Equal(t, tc.told, r.events.take())
+			require.Equal(t, tc.reported, r.events.take())
 			require.Equal(t, 1, r.c.count())
 		})
 	}

@@ -99,14 +99,15 @@ func TestTheLastReferenceCounts(t *testing.T) {
 		refs   []said
 		writes int
 	}{
-		"said again":               {[]said{{ref: "A"}, {ref: "A"}, {ref: "B"}, {ref: "B"}}, 2},
-		"reply lost, again":        {[]said{lost("A", reply), {ref: "A"}}, 2},
-		"reply lost, another":      {[]said{lost("A", reply), {ref: "B"}}, 3},
-		"request lost, again":      {[]said{lost("A", idemtest.LoseRequest), {ref: "A"}}, 2},
-		"request lost, another":    {[]said{lost("A", idemtest.LoseRequest), {ref: "B"}}, 2},
-		"refused, another":         {[]said{lost("A", refuse), {ref: "B"}}, 2},
-		"delayed":                  {[]said{lost("A", delay), {ref: "B", late: true}, {ref: "A"}, {ref: "C", late: true}}, 4},
-		"repeated":                 {[]said{{ref: "A", fault: repeat}, {ref: "B", late: true}, {ref: "A"}, {ref: "C", late: true}}, 4},
+		"said again":            {[]said{{ref: "A"}, {ref: "A"}, {ref: "B"}, {ref: "B"}}, 2},
+		"reply lost, again":     {[]said{lost("A", reply), {ref: "A"}}, 2},
+		"reply lost, another":   {[]said{lost("A", reply), {ref: "B"}}, 3},
+		"request lost, again":   {[]said{lost("A", idemtest.LoseRequest), {ref: "A"}}, 2},
+		"request lost, another": {[]said{lost("A", idemtest.LoseRequest), {ref: "B"}}, 2},
+		"refused, another":      {[]said{lost("A", refuse), {ref: "B"}}, 2},
+		"delayed":               {[]said{lost("A", delay), {ref: "B", late: true}, {ref: "A"}, {ref: "C", late: true}}, 4},
+		"repeated": {[]said{{ref: "A", fault: repeat}, {ref: "B", late: true}, {ref: "A"},
+			{ref: "C", late: true}}, 4},
 		"replaced, reply lost":     {[]said{{ref: "A"}, lost("B", reply), {ref: "A"}, {ref: "A"}}, 4},
 		"replaced, delayed":        {[]said{{ref: "A"}, lost("B", delay), {ref: "A", late: true}, {ref: "A"}}, 3},
 		"replaced, up to the end":  {[]said{{ref: "A"}, lost("B", reply), lost("A", refuse)}, 3},

@@ -242,7 +242,8 @@ func TestRecordedStepIsSkipped(t *testing.T) {
 		scenario{"at least once", safe, nil, twice(false)},
 		scenario{"at most once", safe, nil, twice(true)},
 		scenario{"of a not repeatable operation that executed nothing more", unsafe, nil, []tried{
-			{acts: []act{{name: "charge"}}, end: idem.NotExecuted(errPlain), want: errPlain, log: "charge", state: idem.Released},
+			{acts: []act{{name: "charge"}}, end: idem.NotExecuted(errPlain), want: errPlain, log: "charge",
+				state: idem.Released},
 			{acts: []act{{name: "charge"}}, state: idem.Completed},
 		}},
 	)
@@ -372,9 +373,10 @@ func TestStepRetries(t *testing.T) {
 		"not a permanent error":           {false, idem.Retry{MaxTries: 3}, []error{permanent}, 1, false},
 		"at most once: not a plain error": {true, idem.Retry{MaxTries: 3}, many[:1], 1, false},
 		"at most once: no effect":         {true, idem.Retry{MaxTries: 3}, []error{excluded, excluded}, 3, true},
-		"not past the deadline":           {false, idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}, many, 1, false},
-		"with delays that grow to a bound": {false, idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}, many[:4],
-			5, true},
+		"not past the deadline": {false, idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}, many, 1,
+			false},
+		"with delays that grow to a bound": {false, idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100},
+			many[:4], 5, true},
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			ship := act{name: "ship", once: tc.once, retry: tc.retry, errs: tc.errs}
@@ -467,7 +469,8 @@ func TestStepMistakes(t *testing.T) {
 func TestInterruptedIsRefusedWhereItWouldNotBeCalled(t *testing.T) {
 	for _, op := range both {
 		r, key := rigOn(t, op)
-		_, err := idem.Do(t.Context(), r.engine, key, 1, tried{acts: []act{{name: "ship", once: true, ask: works}}}.handler(r.e))
+		asks := tried{acts: []act{{name: "ship", once: true, ask: works}}}
+		_, err := idem.Do(t.Context(), r.engine, key, 1, asks.handler(r.e))
 		require.Equal(t, under(op, 1, 0), r.e.ran("ship"))
 		if op.Repeat == idem.NotRepeatable {
 			mistaken(t, err, "Declare it idem.Repeatable")

@@ -64,10 +64,10 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 				testOn(t, fmt.Sprintf("%s, applied %v, withdrawal waits for %q", tc.name, applied, until), tc.op,
 					func(t *testing.T, r *rig, key idem.Key) {
 						var net held
-						told := []string{"withdrawn", "store_unavailable"}
+						reported := []string{"withdrawn", "store_unavailable"}
 						if until != "" {
 							r.faults.Next(idemtest.Withdraw, net.hold(false))
-							told[0] = "outcome_queued"
+							reported[0] = "outcome_queued"
 						}
 						tc.before(t, r, key)
 						r.events.take()
@@ -76,7 +76,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 						}
 						r.faults.Next(idemtest.Acquire, net.hold(applied))
 						refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, r.c.run)
-						require.Equal(t, told, r.events.take())
+						require.Equal(t, reported, r.events.take())
 						require.Zero(t, r.c.count())
 						claim := net.calls[0]
 
@@ -191,12 +191,12 @@ func TestClaimsOfOneKeyAreTakenBackTogether(t *testing.T) {
 	soon := safe
 	soon.Retention = time.Minute
 	for name, tc := range map[string]struct {
-		op    idem.Operation
-		lands func(int) bool
-		fault idemtest.Fault // of the withdrawals
-		least int
-		most  int
-		told  string
+		op       idem.Operation
+		lands    func(int) bool
+		fault    idemtest.Fault // of the withdrawals
+		least    int
+		most     int
+		reported string
 	}{
 		"none has landed":                {safe, never, idemtest.Pass, 1, 1, "withdrawn"},
 		"one has landed":                 {safe, first, idemtest.Pass, 1, 2, "withdrawn"},
@@ -209,7 +209,7 @@ func TestClaimsOfOneKeyAreTakenBackTogether(t *testing.T) {
 			late := inDoubt(t, r, key, 32, tc.lands)
 			require.GreaterOrEqual(t, r.count(idemtest.Withdraw), tc.least)
 			require.LessOrEqual(t, r.count(idemtest.Withdraw), tc.most)
-			require.Len(t, slices.DeleteFunc(r.events.take(), func(kind string) bool { return kind != tc.told }), 32)
+			require.Len(t, slices.DeleteFunc(r.events.take(), func(kind string) bool { return kind != tc.reported }), 32)
 			require.NoError(t, r.engine.Flush(t.Context()))
 			require.Equal(t, idem.Released, r.state(t, key))
 			for _, call := range late {
@@ -350,7 +350,7 @@ func TestAWithdrawalThatMeetsItsOwnClaimTakesItBack(t *testing.T) {
 			})
 			refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
 			require.NoError(t, r.engine.Flush(t.Context()))
-			require.NotEqual(t, idem.InProgress, r.state(t, key), "nothing runs, and withdrawn is told")
+			require.NotEqual(t, idem.InProgress, r.state(t, key), "nothing runs, and withdrawn is reported")
 		})
 	}
 }
