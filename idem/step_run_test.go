@@ -121,7 +121,7 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 			close(finish)
 			left.Wait()
 			require.Empty(t, r.record(t, key).Steps, "it has lost the claim")
-			must(t, r, key, steps(r.e.alone("ship", nil)))
+			must(t, r, key, tried{acts: []act{{name: "ship"}}}.handler(r.e))
 		})
 	}
 }
@@ -494,7 +494,7 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 				}
 				require.Equal(t, idem.Released, r.state(t, key), "nothing runs that is not recorded as begun")
 				r.faults.Heal()
-				must(t, r, key, steps(r.e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: semantics})))
+				must(t, r, key, tried{acts: []act{{name: "ship", once: semantics == idem.AtMostOnce}}}.handler(r.e))
 				require.LessOrEqual(t, r.e.ran("ship"), 2-int(semantics))
 			})
 		}

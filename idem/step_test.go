@@ -70,16 +70,6 @@ func (e *effects) undo(name string, errs ...error) func(context.Context, receipt
 	}
 }
 
-// alone is a handler with one step, whose result is its own.
-func (e *effects) alone(
-	name string, c *idem.StepConfig[receiptOf], errs ...error,
-) func(context.Context) (string, error) {
-	return func(ctx context.Context) (string, error) {
-		got, err := idem.Step(ctx, name, e.step(name, errs...), c)
-		return got.ID, err
-	}
-}
-
 // book runs a step that takes effect, and is undone with its operation.
 func (e *effects) book(ctx context.Context, t *testing.T, name string, undo ...error) {
 	t.Helper()
