@@ -20,38 +20,6 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// A change from outside is three writes instead of a transaction: its entry, the change, and its
-// entry confirmed.
-func TestCallsWithoutTransactions(t *testing.T) {
-	f := open(t, &noTransactions)
-	q := f.adminStore(t)
-	o := f.outside(t, q, "a")
-	const put, upd, get, del, query = "PutItem", "UpdateItem", "GetItem", "DeleteItem", "Query"
-	for _, c := range []struct {
-		name string
-		make maker
-		want []string
-	}{
-		{"claimed", o.claims, []string{put}},
-		{"parked", o.parks, []string{put, upd, put}},
-		{"postponed", o.postpones, []string{upd}},
-		{"escalated", o.escalates, []string{put, upd, put}},
-		{"resolved", o.resolves(protocol.Completed), []string{put, get, upd, put}},
-		{"expired, claimed again", o.replaces, []string{put}},
-		{"parked again", o.parks, []string{put, upd, put}},
-		{"resolved again", o.resolves(protocol.Failed), []string{put, get, upd, put}},
-		{"kept for longer", o.extends, []string{get, put, upd, put}},
-		{"forgotten", o.forgets, []string{get, put, del, put}},
-	} {
-		w := c.make(o.read())
-		f.wire.set(nil)
-		require.NoError(t, w.send(t.Context(), q), c.name)
-		require.Equal(t, c.want, f.wire.calls(), c.name)
-	}
-	changes(t, q, "a")
-	require.Equal(t, []string{query}, f.wire.calls())
-}
-
 // Both writes of a first execution, with 200 bytes of result, take 1,300 bytes at most.
 func TestAFirstExecutionSendsLittle(t *testing.T) {
 	var bodies []string

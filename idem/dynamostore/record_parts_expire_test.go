@@ -53,76 +53,6 @@ func (f *fixture) parts(t *testing.T) (all, kept int) {
 	return all, kept
 }
 
-// A large result that a resolution recorded by mistake, and that was kept for years, goes when
-// it is replaced.
-func TestAResultThatWasReplacedIsNotKeptAsLongAsItsRecordWas(t *testing.T) {
-	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
-		f.claimed(t, "t#op#k", "o1")
-		now := base.Add(time.Hour)
-		completed := func(result []byte) protocol.Ending {
-			return protocol.Ending{State: protocol.Completed, Result: result, ExpiresAt: now.Add(24 * time.Hour)}
-		}
-		wrong := resolution("t#op#k", "o1.0", "alice", completed(noise(20<<10)))
-		require.NoError(t, q.Settle(t.Context(), now, wrong))
-		require.NoError(t, q.Prolong(t.Context(), now,
-			protocol.Prolongation{ID: "t#op#k", Seen: "alice.0", Write: "p", ExpiresAt: now.AddDate(10, 0, 0)}))
-		meant := noise(21 << 10)
-		right := resolution("t#op#k", "p", "bob", completed(meant))
-		right.Again = true
-		require.NoError(t, q.Settle(t.Context(), now, right))
-
-		require.Equal(t, meant, f.resultOf(t, "t#op#k"))
-		rec, parts := f.get(t, "t#op#k"), f.partsExpire(t)
-		require.Len(t, parts, 2)
-		for pk, at := range parts {
-			if strings.Contains(pk, "#"+rec.Owner+"#") {
-				require.True(t, at.After(rec.ExpiresAt), "the result in force outlives its record")
-			} else {
-				require.False(t, at.After(now.Add(partsOutlive)), pk)
-			}
-		}
-	})
-}
-
-// What an earlier resolution has recorded of a step in parts expires when another one replaces it, also
-// if the reply to that is lost.
-func TestTheResultOfAStepThatIsReplacedExpires(t *testing.T) {
-	const id = "t#op#k"
-	for name, over := range map[string]protocol.Settlement{
-		"another result": {Steps: []protocol.StepWrite{{Name: "charge", Result: []byte("7")}}},
-		"it runs again":  {ClearSteps: []string{"charge"}},
-	} {
-		for calls, lost := range []string{"", ", its reply lost"} {
-			t.Run(name+lost, func(t *testing.T) {
-				eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
-					resolve := func(seen, by string, change func(*protocol.Settlement)) {
-						w := resolution(id, seen, by, protocol.Ending{State: protocol.Released})
-						w.Audit = audit(id, by, protocol.ChangeResolved)
-						change(&w)
-						require.NoError(t, q.Settle(t.Context(), base.Add(time.Hour), w))
-					}
-					f.claimed(t, id, "o1")
-					f.begun(t, id, "b1", "charge")
-					resolve("b1", "alice", func(w *protocol.Settlement) {
-						w.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)}}
-					})
-					all, kept := f.parts(t)
-					require.Equal(t, []int{1, 1}, []int{all, kept})
-					replies := f.wire.loseFirst(calls, "UpdateItem", "TransactWriteItems")
-					resolve("alice.0", "bob", func(w *protocol.Settlement) {
-						w.Steps, w.ClearSteps, w.Again, w.LargeSteps = over.Steps, over.ClearSteps, true, true
-					})
-					f.wire.set(nil)
-					require.Equal(t, lost != "", len(replies) > 0)
-					require.Len(t, f.get(t, id).Steps, len(over.Steps))
-					_, kept = f.parts(t)
-					require.Zero(t, kept, "they never expire, and nothing names them")
-				})
-			})
-		}
-	}
-}
-
 // Nothing names a result any more that no attempt could read, unless another step has the same.
 func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
 	for name, c := range map[string]struct{ lost, shared bool }{
@@ -216,32 +146,6 @@ func acceptance(id, owner string) protocol.Finish {
 		ID: id, Owner: owner, Write: owner + ".accept", Created: base, Attempt: protocol.Atomic{Claim: c},
 		Ending: protocol.Ending{State: protocol.Pending, Due: base.Add(time.Hour)},
 	}
-}
-
-// A try of an acceptance that has landed comes when workers have claimed the record and let go of
-// it: the input stays. That of an acceptance that came too late does not.
-func TestAnInputStaysAsLongAsItsRecordWaits(t *testing.T) {
-	f := open(t, &patient)
-	const id = "t#op#k"
-	landed := acceptance(id, "first")
-	require.NoError(t, f.Finish(t.Context(), base, landed))
-	for _, owner := range []string{"o1", "o2"} {
-		c := claim(id, owner)
-		c.Seen, c.Record.ExpiresAt, c.Record.Due = f.get(t, id).Write, time.Time{}, base.Add(time.Minute)
-		require.NoError(t, f.Acquire(t.Context(), base, c))
-		require.NoError(t, f.Finish(t.Context(), base, protocol.Finish{
-			ID: id, Owner: owner, Write: owner + ".end", Ending: protocol.Ending{State: protocol.Released}, Watched: true,
-		}))
-	}
-	isConflict(t, f.Finish(t.Context(), base, landed))
-	_, kept := f.parts(t)
-	require.Equal(t, 1, kept)
-	isConflict(t, f.Finish(t.Context(), base, acceptance(id, "second")))
-	all, kept := f.parts(t)
-	require.Equal(t, []int{2, 1}, []int{all, kept})
-	b, err := f.StepResult(t.Context(), f.get(t, id), protocol.AcceptedStep)
-	require.NoError(t, err)
-	require.Len(t, b, 20<<10)
 }
 
 var statements = idem.Operation{Name: "statement"}

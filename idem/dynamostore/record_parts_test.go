@@ -219,15 +219,6 @@ func TestAbsurdPartsAreNotRead(t *testing.T) {
 	require.Zero(t, *n)
 }
 
-func TestResultOfOtherStates(t *testing.T) {
-	s, _ := scripted(nil)
-	for _, rec := range []*protocol.Record{nil, {}, {State: protocol.Failed}, {State: protocol.InProgress}} {
-		b, err := s.Result(t.Context(), rec)
-		require.NoError(t, err)
-		require.Nil(t, b)
-	}
-}
-
 // A part's key holds the record's id and owner, so that IAM's leading keys
 // confine it as they do the record.
 func TestPartKeys(t *testing.T) {

@@ -2,7 +2,6 @@ package dynamostore
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -55,29 +54,4 @@ func TestAWithdrawalOverASealedRecordLeavesNothingOfIt(t *testing.T) {
 	}))
 	require.NotContains(t, f.raw(t, id), schema.Sealed)
 	require.NotContains(t, f.raw(t, id), schema.Body)
-}
-
-// A resolution that is sent again, since its reply was lost, keeps its own large result.
-func TestAResolutionThatIsSentAgainKeepsItsResult(t *testing.T) {
-	t.Parallel()
-	f := open(t, &patient)
-	q := f.adminStore(t)
-	const id = "t#op#k"
-	f.claimed(t, id, "o1")
-	now := base.Add(time.Hour)
-	ends := func(result []byte) protocol.Ending {
-		return protocol.Ending{State: protocol.Completed, Result: result, ExpiresAt: now.Add(24 * time.Hour)}
-	}
-	require.NoError(t, q.Settle(t.Context(), now, resolution(id, "o1.0", "alice", ends(noise(20<<10)))))
-	right := resolution(id, "alice.0", "bob", ends(noise(21<<10)))
-	right.Again = true
-	for range 2 {
-		require.NoError(t, q.Settle(t.Context(), now, right))
-		rec := f.get(t, id)
-		for pk, at := range f.partsExpire(t) {
-			if strings.Contains(pk, "#"+rec.Owner+"#") {
-				require.True(t, at.After(rec.ExpiresAt), "%s expires before its record", pk)
-			}
-		}
-	}
 }

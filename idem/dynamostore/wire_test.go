@@ -73,6 +73,18 @@ func (w *wire) loseReply(req *http.Request) (*http.Response, error) {
 
 func (w *wire) loseRequest(*http.Request) (*http.Response, error) { return nil, errReset }
 
+// stripItem takes the old item out of a failed condition's answer, unless that is a transaction's.
+func (w *wire) stripItem(req *http.Request) (*http.Response, error) {
+	resp, err := w.next.RoundTrip(req)
+	transaction := strings.HasSuffix(req.Header.Get("X-Amz-Target"), "TransactWriteItems")
+	if err != nil || resp.StatusCode != http.StatusBadRequest || transaction {
+		return resp, err
+	}
+	_ = resp.Body.Close()
+	return answer(http.StatusBadRequest, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",`+
+		`"message":"The conditional request failed"}`), nil
+}
+
 // loseFirst loses the replies to the first calls of each of the operations, or of every one where
 // none is named, and returns how many it has lost.
 func (w *wire) loseFirst(calls int, ops ...string) (lost map[string]int) {
@@ -88,6 +100,17 @@ func (w *wire) loseFirst(calls int, ops ...string) (lost map[string]int) {
 		return w.loseReply(req)
 	})
 	return lost
+}
+
+// loseEveryOther loses every other reply to the operation: a try that comes next gets one.
+func (w *wire) loseEveryOther(op string) {
+	var calls atomic.Int32
+	w.set(func(_ int, called string, req *http.Request) (*http.Response, error) {
+		if called != op || calls.Add(1)%2 == 0 {
+			return nil, nil
+		}
+		return w.loseReply(req)
+	})
 }
 
 // before does something before the first call of one of the operations, and says if it was done.

@@ -3,6 +3,7 @@ package memstore_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,11 @@ func TestConformance(t *testing.T) {
 				return storetest.Harness{
 					Store: s, Scanner: s, MaxResult: o.MaxResult,
 					Delete: func(_ context.Context, id string) error { s.Delete(id); return nil },
+					Unit: func(context.Context) (protocol.Unit, func(context.Context) (bool, error), error) {
+						u := new(unit)
+						others := func(committed protocol.Unit) bool { return committed != u }
+						return u, func(context.Context) (bool, error) { return len(slices.DeleteFunc(s.Units(), others)) == 1, nil }, nil
+					},
 				}
 			})
 		})
@@ -49,15 +55,6 @@ func TestRecordsAreSortedCopies(t *testing.T) {
 	require.Equal(t, "b", all[1].ID)
 	all[0].Owner = "changed"
 	require.Equal(t, "owner-a", s.Records()[0].Owner)
-}
-
-func TestMaxResultOfASettlement(t *testing.T) {
-	s := memstore.Options{MaxResult: 3}.New()
-	claim(t, s, "a")
-	err := s.Settle(t.Context(), now, protocol.Settlement{ID: "a", Kind: protocol.EventResolve, Seen: "write-a",
-		Write: "w", Ending: protocol.Ending{State: protocol.Completed, Result: []byte("four")}})
-	require.Equal(t, &protocol.TooLargeError{Size: 4, Limit: 3}, err)
-	require.Equal(t, protocol.InProgress, s.Records()[0].State)
 }
 
 // A record that another store handed out must not pass for one with a result.
@@ -103,7 +100,7 @@ func (u *unit) CommitInMemory(conditions func(any) (bool, any)) error {
 	return nil
 }
 
-func TestUnitsCommitWithTheOutcome(t *testing.T) {
+func TestAUnitIsRefusedWithTheReasonOfItsCondition(t *testing.T) {
 	s := memstore.New()
 	claim(t, s, "a")
 	f := protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: protocol.Ending{State: protocol.Completed},
@@ -119,17 +116,6 @@ func TestUnitsCommitWithTheOutcome(t *testing.T) {
 	require.Equal(t, reason, refused.Err)
 	require.Empty(t, s.Units())
 	require.Equal(t, protocol.InProgress, s.Records()[0].State, "neither is written")
-
-	s.Conditions(nil)
-	other := f
-	other.Owner = "somebody"
-	require.Error(t, s.Finish(t.Context(), now, other))
-	require.Empty(t, s.Units(), "who has no claim commits nothing")
-
-	require.NoError(t, s.Finish(t.Context(), now, f))
-	require.NoError(t, s.Finish(t.Context(), now, f), "the same write once more")
-	require.Equal(t, []idem.Unit{f.Unit}, s.Units(), "commits once")
-	require.Equal(t, protocol.Completed, s.Records()[0].State)
 }
 
 func plain(t *testing.T) (*memstore.Store, *idem.Engine) {

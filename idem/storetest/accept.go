@@ -68,7 +68,7 @@ func acceptCases(h Harness) []check {
 		{"is claimed, and its input goes with the outcome", func(c *cell) {
 			for _, end := range []func(*attempt) finish{ended("done"), ended(string(noise(300 << 10))), (*attempt).fail} {
 				w := end(c.accepted(string(noise(5 << 10))).worked())
-				w.LargeSteps, w.Watched = true, true
+				w.Watched = true
 				c.lands(w)
 			}
 		}},
@@ -77,6 +77,9 @@ func acceptCases(h Harness) []check {
 			for _, leave := range []move{releases, releasesInDoubt, withdraws, ships} {
 				c.accepted("input").worked().lands(leave).worked()
 			}
+			a := c.fresh().again(accepts)
+			a.worked().lands(releases).worked().lands(releases)
+			a.late(false) // not known any more
 		}},
 		{"taken back before it landed", func(c *cell) { c.accepted("input").next().lands(withdraws).refused(acquires) }},
 		{"a replacement of it is taken back", func(c *cell) { c.accepted("input").replacement().lands(withdraws) }},

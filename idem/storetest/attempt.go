@@ -77,6 +77,7 @@ func releasesInDoubt(a *attempt) write  { return a.release(true) }
 func parks(a *attempt) write            { return a.park() }
 func lapses(a *attempt) write           { return a.lapse() }
 func charges(a *attempt) write          { return a.step("charge", []byte("ch_1")) }
+func chargesAtLength(a *attempt) write  { return a.step("charge", noise(5<<10)) }
 func ships(a *attempt) write            { return a.step("ship", []byte("s_1")) }
 func begins(a *attempt) write           { return a.begin("charge") }
 func takesBack(a *attempt) write        { return a.notExecuted("charge") }
@@ -253,8 +254,11 @@ func (a *attempt) notExecuted(name string) step {
 }
 
 // read uses what a resolution has recorded of the step, unread could not.
-func (a *attempt) read(name string) step   { return a.stepOver(name, protocol.StepWrite{Read: true}) }
-func (a *attempt) unread(name string) step { return a.stepOver(name, protocol.StepWrite{Unread: true}) }
+func (a *attempt) read(name string) step { return a.stepOver(name, protocol.StepWrite{Read: true}) }
+func (a *attempt) unread(name string) step {
+	spent := a.c.get(a.id()).Steps[name].Body
+	return a.stepOver(name, protocol.StepWrite{Unread: true, Spent: spent})
+}
 
 // verdicts are those of a resolution on a step. An attempt must be able to go on with the needed ones:
 // the step's result, or that the one that the step's compensation needs is not known.
@@ -305,8 +309,14 @@ func (a *attempt) watched() bool {
 
 func (a *attempt) finish(e protocol.Ending) finish {
 	return finish{protocol.Finish{
-		ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ending: e, Watched: a.watched(),
+		ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ending: e, Watched: a.watched(), LargeSteps: a.stepped(),
 	}}
+}
+
+// stepped reports whether the record has results of steps, which may lie outside of it.
+func (a *attempt) stepped() bool {
+	rec := a.seen()
+	return rec != nil && len(rec.Steps) > 0
 }
 
 func (a *attempt) refer(ref string) refer {
@@ -401,7 +411,7 @@ func (a *attempt) lapse() settle {
 func (a *attempt) resolve(to protocol.State) settle {
 	s := protocol.Settlement{
 		ID: a.id(), Kind: protocol.EventResolve, Seen: a.seen().Write, Write: newID(),
-		Ending: protocol.Ending{State: to, Ref: "pay_1"},
+		Ending: protocol.Ending{State: to, Ref: "pay_1"}, LargeSteps: a.stepped(),
 	}
 	s.Owner = s.Write
 	switch to {

@@ -102,9 +102,9 @@ func lateCases(steps bool) []check {
 	}, withSteps(steps,
 		check{"completion in an open step", func(c *cell) { c.start().lands(begins, lapses, completes) }},
 		check{"step of a parked attempt", func(c *cell) {
-			for _, size := range []int{4, 4 << 10} {
+			for _, late := range []move{charges, chargesAtLength} {
 				a := having(begins, parks)(c).refused(func(a *attempt) write { return a.begin("ship") })
-				a.again(func(a *attempt) write { return a.step("charge", noise(size)) }).lands(completes)
+				a.again(late).lands(completes)
 			}
 		}},
 		check{"first step of a parked attempt", func(c *cell) {

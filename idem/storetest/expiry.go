@@ -34,6 +34,11 @@ func expiryCases(steps bool) []check {
 				b.lands(acquires)
 			}
 		}},
+		{"is not that of an open question, whatever its write says", func(c *cell) {
+			for _, opens := range []move{parks, lapses} {
+				having(expiring(opens))(c)
+			}
+		}},
 		{"never hides a record from a read or a claim", func(c *cell) {
 			a := having(completes)(c)
 			c.now = c.now.Add(1000 * retention)
@@ -47,11 +52,32 @@ func expiryCases(steps bool) []check {
 		check{"is not set again by a takeover or release with steps", func(c *cell) {
 			c.start().lands(ships, releasesInDoubt, takesOver)
 		}},
+		check{"is not that of a record with steps, whatever its write says", func(c *cell) {
+			for _, opens := range []move{releases, releasesInDoubt, resolves(protocol.Released)} {
+				having(ships, expiring(opens))(c)
+			}
+		}},
 		check{"of a completed record that had steps", func(c *cell) {
 			a := having(ships, completes)(c)
 			c.now = c.get(a.id()).ExpiresAt
 			a.lands(replaces)
 		}}))
+}
+
+// expiring gives the write's ending an expiry.
+func expiring(m move) move {
+	return func(a *attempt) write {
+		switch w := m(a).(type) {
+		case finish:
+			w.Ending.ExpiresAt = expiry(a.c.now)
+			return w
+		case settle:
+			w.Ending.ExpiresAt = expiry(a.c.now)
+			return w
+		default:
+			return w
+		}
+	}
 }
 
 // keptFor is how much longer than its retention a record is kept.
@@ -79,6 +105,16 @@ func prolongCases(h Harness) []check {
 			}
 		}},
 		{"with a large result", func(c *cell) { c.start().lands(completesInParts, prolongs, prolongsFurther) }},
+		{"with a large result, which a resolution replaces", func(c *cell) {
+			large := func(size int) move {
+				return func(a *attempt) write {
+					r := a.resolve(protocol.Completed)
+					r.Ending.Result = noise(size)
+					return r
+				}
+			}
+			having(parks, large(20<<10), prolongs)(c).again(replacing(large(21 << 10)))
+		}},
 		{"no record", func(c *cell) {
 			having(completes)(c).holds(prolongs).deleted().late(false)
 		}},

@@ -83,6 +83,14 @@ var endFaults = []fault{
 				f.Attempt = protocol.Atomic{Claim: protocol.Claim{Record: protocol.Record{ID: f.ID, Owner: f.Owner}}}
 			}
 		})},
+	{"an open question expires", []string{
+		"expiry/is not that of an open question, whatever its write says",
+		"expiry/is not that of a record with steps, whatever its write says",
+	}, after(ends, func(f protocol.Finish, _, next *protocol.Record) {
+		if next.Open() {
+			next.ExpiresAt = f.Ending.ExpiresAt
+		}
+	})},
 	{"new owner is ignored", []string{"commit/an end under a new owner fences what the attempt has sent"},
 		before(ends, func(f *protocol.Finish, _ *protocol.Record) { f.NewOwner = "" })},
 	{"any own write counts as landed", []string{

@@ -87,6 +87,15 @@ var handlingFaults = []fault{
 			return p
 		}
 	}},
+	{"a page of what is due begins anew where the last record of the one before has moved",
+		[]string{"questions/due, while what was listed moves away, ends or is parked"}, func(s *faulty) {
+			s.due = func(q protocol.DueQuery, due []*protocol.Record) protocol.DuePage {
+				if !slices.ContainsFunc(due, func(r *protocol.Record) bool { return dueAt(r) == q.Page }) {
+					q.Page = ""
+				}
+				return duePage(q, due)
+			}
+		}},
 	{"foreign writes commit alone", []string{"plain/writes that commit with an end, or not at all"}, func(s *faulty) {
 		s.withEarly = true
 	}},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -154,18 +155,25 @@ func (s *faulty) Due(_ context.Context, q protocol.DueQuery) (protocol.DuePage, 
 			due = append(due, rec)
 		}
 	}
-	slices.SortFunc(due, func(a, b *protocol.Record) int { return a.Due.Compare(b.Due) })
+	slices.SortFunc(due, func(a, b *protocol.Record) int { return strings.Compare(dueAt(a), dueAt(b)) })
 	return s.due(q, due), nil
 }
 
-// duePage has what follows the record that the page before ended with.
+// dueAt is the record's place among those that are due.
+func dueAt(r *protocol.Record) string { return fmt.Sprint(r.Due.UnixNano(), " ", r.ID) }
+
+// duePage has what follows the record that the page before ended with, which may be due no more.
 func duePage(q protocol.DueQuery, due []*protocol.Record) (p protocol.DuePage) {
-	from := 1 + slices.IndexFunc(due, func(r *protocol.Record) bool { return q.Page != "" && r.ID == q.Page })
-	for _, rec := range due[from:] {
+	last := ""
+	for _, rec := range due {
+		if dueAt(rec) <= q.Page {
+			continue
+		}
 		if q.Limit > 0 && len(p.IDs) == q.Limit {
-			p.Next = p.IDs[len(p.IDs)-1]
+			p.Next = last
 			break
 		}
+		last = dueAt(rec)
 		p.IDs, p.Due = append(p.IDs, rec.ID), append(p.Due, rec.Due)
 	}
 	return p
@@ -249,6 +257,9 @@ func (s *faulty) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 }
 
 func (s *faulty) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	if len(w.Ending.Result) > s.limit {
+		return &protocol.TooLargeError{Size: len(w.Ending.Result), Limit: s.limit}
+	}
 	inParts := func(w protocol.Settlement, r *protocol.Record, now time.Time) (*protocol.Record, error) {
 		next, err := s.settle(w, r, now)
 		if err == nil {

@@ -29,6 +29,7 @@ func landings(steps bool) []landing {
 			return a.replacement().withdraw()
 		}},
 		{"extension", having(), extends},
+		{"reference", having(), refers("pay_1")},
 		{"completion", having(), completes},
 		{"large completion", having(), completesInParts},
 		{"failure", having(), fails},
@@ -38,12 +39,20 @@ func landings(steps bool) []landing {
 		{"late completion", having(parks), completes},
 		{"another call's park", having(), lapses},
 		{"another call's park of a released record", having(releasesInDoubt), lapses},
+		{"end under a new owner", having(), func(a *attempt) write {
+			w := a.park()
+			w.NewOwner = newID()
+			return w
+		}},
+		{"outcome without a claim", unclaimed, commits(ended("outcome"))},
+		{"outcome without a claim over what it has seen", func(c *cell) *attempt { return c.start().over() },
+			commits(ended("outcome"))},
 		{"resolution to completed", having(parks), resolves(protocol.Completed)},
 		{"resolution to failed", having(parks), resolves(protocol.Failed)},
 		{"resolution to released", having(parks), resolves(protocol.Released)},
 	}
 	if steps {
-		ls = append(ls, landing{"step", having(), charges}, landing{"begin mark", having(), begins},
+		ls = append(ls, landing{"acceptance", unclaimed, accepts}, landing{"step", having(), charges}, landing{"begin mark", having(), begins},
 			landing{"step over its begin mark", having(begins), charges})
 	}
 	return ls

@@ -82,6 +82,12 @@ func newQuestionCases(h Harness) []check {
 	}
 	cases := []check{{"half done, and not forgotten", func(c *cell) {
 		having(ships, releases)(c).refused(func(a *attempt) write { return a.forget() })
+	}}, {"resolved with its step's large result, then otherwise, with an entry of each", func(c *cell) {
+		large := protocol.StepWrite{Name: "charge", Result: noise(5 << 10)}
+		for _, second := range []move{over(large), over(protocol.StepWrite{}), resolves(protocol.Completed)} {
+			a := having(ships, begins, lapses)(c).again(audited(recordsOfStep(large)))
+			a.again(audited(replacing(second)))
+		}
 	}}}
 	for _, m := range []struct {
 		name string
@@ -102,6 +108,15 @@ func newQuestionCases(h Harness) []check {
 		}})
 	}
 	return cases
+}
+
+// audited is a resolution with its entry.
+func audited(m move) move {
+	return func(a *attempt) write {
+		r := m(a).(settle)
+		r.Audit = a.audit(protocol.ChangeResolved, r.Ending.State)
+		return r
+	}
 }
 
 // questionCases are about what is due, and about changes from outside.
@@ -214,6 +229,36 @@ func questionCases(h Harness) []check {
 					}
 				}
 			}
+		}},
+		{"due, while what was listed moves away, ends or is parked", func(c *cell) {
+			left, due := map[string]*attempt{}, c.now
+			for range 40 {
+				a := c.start(watched, func(r *protocol.Record) { r.Due = due })
+				left[a.id()] = a
+			}
+			until := c.now
+			for shard := range protocol.Shards {
+				for page := ""; ; {
+					p, err := c.store.(protocol.AdminStore).Due(c.ctx, protocol.DueQuery{
+						Shard: shard, Until: until, Page: page, Limit: 1,
+					})
+					c.must(err)
+					for _, id := range p.IDs {
+						a := left[id]
+						if a == nil {
+							c.fatalf("%q is listed twice, or not due", id)
+						}
+						delete(left, id)
+						if leave := []move{postpones, completes, lapses, nil}[len(left)%4]; leave != nil {
+							a.lands(leave)
+						}
+					}
+					if page = p.Next; page == "" {
+						break
+					}
+				}
+			}
+			equal(c, "records that were not listed", 0, len(left))
 		}},
 		{"due", func(c *cell) {
 			var want []string

@@ -76,6 +76,8 @@ func raceCases(steps bool) []check {
 			}
 		}},
 	}
+	large := recordsOfStep(protocol.StepWrite{Name: "charge", Result: noise(5 << 10)})
 	return append(cases, withSteps(steps, race("one of many begin marks wins", having(), begins),
+		race("one of many resolutions of a step wins", having(begins, lapses), large),
 		race("a step or a takeover", having(), charges, takesOver))...)
 }

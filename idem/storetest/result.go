@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // sizes of results, in bytes: around the limits at which a store may compress,
@@ -92,6 +94,9 @@ func resultCases(h Harness) []check {
 			c.tooLarge(d.step("ship", noise(h.MaxResult+1)))
 			c.lands(d.stepOmitted("ship"))
 		}
+		r := having(parks)(c).resolve(protocol.Completed)
+		r.Ending.Result = noise(h.MaxResult + 1)
+		c.tooLarge(r)
 	}})
 }
 

@@ -23,14 +23,14 @@ func stepCases(steps bool) []check {
 			a.next().lands(acquires, completes)
 		}},
 		{"go with an end that commits writes", func(c *cell) {
-			c.committed(having(charges)(c).next().lands(acquires, ships).complete("done"), true)
+			c.committed(having(chargesAtLength)(c).next().lands(acquires, ships).complete("done"), true)
 		}},
 		{"begin mark on a begin mark", func(c *cell) { c.start().lands(begins).refused(begins) }},
 		{"begin mark on a recorded step", func(c *cell) { c.start().lands(charges).refused(begins) }},
 		{"begin mark of a later attempt on a recorded step", func(c *cell) {
 			having(charges)(c).next().lands(acquires).refused(begins)
 		}},
-		{"result on a recorded step", func(c *cell) { c.start().lands(charges).refused(charges) }},
+		{"result on a recorded step", func(c *cell) { c.start().lands(charges).refused(charges, chargesAtLength) }},
 		{"not executed after a begin mark, then again", func(c *cell) {
 			having(begins, takesBack)(c).next().lands(acquires, begins).refused(begins).lands(charges)
 		}},
@@ -124,13 +124,9 @@ func stepCases(steps bool) []check {
 			}
 		}},
 		{"go with a completion and a failure", func(c *cell) {
-			for _, large := range []bool{false, true} {
-				for _, end := range []func(*attempt) finish{ended("done"), (*attempt).fail} {
-					a := c.start()
-					c.lands(a.step("charge", noise(10<<10)))
-					f := end(a)
-					f.LargeSteps = large
-					c.lands(f)
+			for _, size := range []int{10, 10 << 10} {
+				for _, end := range []move{completes, fails} {
+					having(func(a *attempt) write { return a.step("charge", noise(size)) }, end)(c)
 				}
 			}
 		}},
