@@ -9,8 +9,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net/http"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -171,37 +169,6 @@ func FuzzDecodeNumbers(f *testing.F) {
 			require.Equal(t, rec == nil, err != nil)
 		}
 	})
-}
-
-// Records as they were before the first release, in testdata as they lay in the table,
-// are refused by every read, and never taken for absent or for something else.
-func TestRecordsOfBeforeTheFirstReleaseAreRefused(t *testing.T) {
-	raw, err := os.ReadFile("testdata/before-first-release.json")
-	require.NoError(t, err)
-	var records map[string]json.RawMessage
-	require.NoError(t, json.Unmarshal(raw, &records))
-	require.Len(t, records, 3)
-	for name, former := range records {
-		t.Run(name, func(t *testing.T) {
-			s := over(&wire{fault: func(_ int, op string, _ *http.Request) (*http.Response, error) {
-				if op == "GetItem" {
-					return answer(http.StatusOK, `{"Item":`+string(former)+`}`), nil
-				}
-				return answer(http.StatusBadRequest,
-					`{"__type":"x#ConditionalCheckFailedException","Item":`+string(former)+`}`), nil
-			}})
-			_, read := s.Get(t.Context(), "t#op#key")
-			for what, err := range map[string]error{
-				"read":     read,
-				"claim":    s.Acquire(t.Context(), base, claim("t#op#key", "o2")),
-				"complete": s.Finish(t.Context(), base, completion("t#op#key", "o1", nil)),
-			} {
-				require.ErrorIs(t, err, protocol.ErrRecordUnreadable, what)
-				require.ErrorContains(t, err, `record "t#op#key": it has attribute "v" with 1, as before the first release, `+
-					`whose attributes had other names: delete it, or start with a new table`, what)
-			}
-		})
-	}
 }
 
 // jsonResult is at least size bytes of what services return: names repeated,
