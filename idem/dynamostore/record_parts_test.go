@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
-	"errors"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
@@ -140,67 +138,55 @@ func digestOf(b []byte) []byte {
 	return sum[:]
 }
 
+// stingy is a client that leaves keys of a BatchGetItem unprocessed: all but two, or every one.
+type stingy struct {
+	Client
+	t     *testing.T
+	takes func(call int) int
+	asked []int
+}
+
+func (c *stingy) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput,
+	o ...func(*dynamodb.Options)) (out *dynamodb.BatchGetItemOutput, err error) {
+	out = new(dynamodb.BatchGetItemOutput)
+	for table, asked := range in.RequestItems {
+		require.True(c.t, *asked.ConsistentRead)
+		c.asked = append(c.asked, len(asked.Keys))
+		n := min(c.takes(len(c.asked)), len(asked.Keys))
+		taken, left := asked, asked
+		taken.Keys, left.Keys = asked.Keys[:n], asked.Keys[n:]
+		if n > 0 {
+			in := &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{table: taken}}
+			if out, err = c.Client.BatchGetItem(ctx, in, o...); err != nil {
+				return nil, err
+			}
+		}
+		if len(left.Keys) > 0 {
+			out.UnprocessedKeys = map[string]types.KeysAndAttributes{table: left}
+		}
+	}
+	return out, nil
+}
+
 // Keys that a throttled table leaves unprocessed are asked for again, and only they.
 func TestUnprocessedKeys(t *testing.T) {
 	f := open(t, nil)
-	ctx := t.Context()
 	large := noise(1200 << 10)
 	f.completed(t, "k", large)
 	rec := f.get(t, "k")
-	require.Equal(t, 5, rec.Body.Parts)
-	var asked []int
-	f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
-		return f.leaveUnprocessed(t, req, n, &asked)
-	})
-	got, err := f.Result(ctx, rec)
+	client := &stingy{Client: f.client, t: t, takes: func(call int) int { return []int{2, 0, 2, 2}[call-1] }}
+	f.client = client
+	got, err := f.Result(t.Context(), rec)
 	require.NoError(t, err)
 	require.Equal(t, sha256.Sum256(large), sha256.Sum256(got))
-	require.Equal(t, []int{5, 3, 3, 1}, asked)
+	require.Equal(t, []int{5, 3, 3, 1}, client.asked)
 
-	short, cancel := context.WithCancel(ctx)
+	short, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	f.wire.set(func(n int, _ string, _ *http.Request) (*http.Response, error) {
-		defer endAfter(3, n, cancel)
-		return answer(200, `{"Responses":{},"UnprocessedKeys":{"`+f.table+
-			`":{"ConsistentRead":true,"Keys":[{"pk":{"S":"x"},"sk":{"S":"#"}}]}}}`), nil
-	})
+	client.takes = func(call int) int { endAfter(7, call-1, cancel); return 0 }
 	_, err = f.Result(short, rec)
 	isStoreError(t, err, false)
-	require.False(t, errors.Is(err, protocol.ErrRecordUnreadable), "a throttled table is no damage")
-}
-
-// leaveUnprocessed answers a BatchGetItem with two of its keys, every second
-// time with none.
-func (f *fixture) leaveUnprocessed(t *testing.T, req *http.Request, n int, asked *[]int) (*http.Response, error) {
-	t.Helper()
-	var in struct {
-		RequestItems map[string]struct {
-			Keys           []map[string]map[string]string
-			ConsistentRead bool
-		}
-	}
-	require.NoError(t, json.NewDecoder(req.Body).Decode(&in))
-	r := in.RequestItems[f.table]
-	require.True(t, r.ConsistentRead)
-	*asked = append(*asked, len(r.Keys))
-	take := min(2, len(r.Keys))
-	if n == 1 {
-		take = 0
-	}
-	var items []map[string]map[string]any
-	for _, k := range r.Keys[:take] {
-		it := f.raw(t, k["pk"]["S"])
-		items = append(items, map[string]map[string]any{
-			"pk": {"S": k["pk"]["S"]}, "sk": {"S": "#"}, "data": {"B": it[schema.Data].(*types.AttributeValueMemberB).Value},
-		})
-	}
-	left := map[string]any{}
-	if len(r.Keys) > take {
-		left[f.table] = map[string]any{"Keys": r.Keys[take:], "ConsistentRead": true}
-	}
-	body, err := json.Marshal(map[string]any{"Responses": map[string]any{f.table: items}, "UnprocessedKeys": left})
-	require.NoError(t, err)
-	return answer(200, string(body)), nil
+	require.NotErrorIs(t, err, protocol.ErrRecordUnreadable, "a throttled table is no damage")
 }
 
 // The number of the parts that a record claims is checked before they are read.
