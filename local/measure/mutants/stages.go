@@ -42,5 +42,5 @@ var notMeant = []string{
 
 // slow are those that take seconds.
 var slow = []string{
-	"TestConformance", "TestTwoChangeARecord", "TestSealedStepsFit", "TestResultsOfAllSizes",
+	"TestConformance", "TestLostReplies", "TestTwoChangeARecord", "TestSealedStepsFit", "TestResultsOfAllSizes",
 }
