@@ -119,26 +119,28 @@ func (r *rig) counts(open, reads int) reconcile.OpenCount {
 
 // Claims that run are no questions, however many there are: they are not read before their lease is over.
 func TestOpenQuestionsReadNoClaimThatRuns(t *testing.T) {
-	r := newRig(t, refund)
-	now := r.Clock.Now().UTC().Truncate(time.Millisecond)
-	lease := now.Add(time.Minute)
-	for n := range 500 {
-		rec := question(refund.Key("acme", fmt.Sprint("running ", n)).ID(), time.Time{})
-		rec.State, rec.LeaseUntil, rec.Due = idem.InProgress, lease, lease.Add(idem.DefaultMargin)
-		r.put(now, rec)
-	}
-	for n := range 3 {
-		r.put(now, question(refund.Key("acme", fmt.Sprint(n)).ID(), now))
-	}
-	r.counts(3, 3)
-	r.Clock.Advance(time.Minute)
-	r.counts(3, 0)
-	r.Clock.Advance(idem.DefaultMargin + time.Millisecond) // and no sweep has seen them
-	r.counts(503, 500)
-	report := r.report(r.sweeper(reconcile.SweepOptions{}))
-	require.Equal(t, 500, report.Parked)
-	r.counts(503, 500)
-	r.counts(503, 0)
+	synctest.Test(t, func(t *testing.T) { // no time passes while records are put
+		r := newRig(t, refund)
+		now := r.Clock.Now().UTC().Truncate(time.Millisecond)
+		lease := now.Add(time.Minute)
+		for n := range 500 {
+			rec := question(refund.Key("acme", fmt.Sprint("running ", n)).ID(), time.Time{})
+			rec.State, rec.LeaseUntil, rec.Due = idem.InProgress, lease, lease.Add(idem.DefaultMargin)
+			r.put(now, rec)
+		}
+		for n := range 3 {
+			r.put(now, question(refund.Key("acme", fmt.Sprint(n)).ID(), now))
+		}
+		r.counts(3, 3)
+		r.Clock.Advance(time.Minute)
+		r.counts(3, 0)
+		r.Clock.Advance(idem.DefaultMargin + time.Millisecond) // and no sweep has seen them
+		r.counts(503, 500)
+		report := r.report(r.sweeper(reconcile.SweepOptions{}))
+		require.Equal(t, 500, report.Parked)
+		r.counts(503, 500)
+		r.counts(503, 0)
+	})
 }
 
 // What a shard that cannot be read had before is counted still, or the alarm about its oldest
