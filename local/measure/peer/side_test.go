@@ -3,6 +3,7 @@ package peer
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -167,19 +168,33 @@ var powertools = npm.Package{
 	Name: "@aws-lambda-powertools/idempotency", Version: "2.35.0", Download: "6 MB", Manifest: manifest, Lock: lock,
 }
 
-// startPowertools returns what starts a process of Node.js, whose records are in a table of Powertools' form.
-func startPowertools(t *testing.T) func(*world, *faultnet.Network) instance {
-	dir, err := powertools.Install(t.Context(), "", t.Logf)
-	require.NoError(t, err)
-	table := "peer-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
-	client := dynamotest.Client(t)
-	_, err = client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+// tableOfIDs makes a table of Powertools' form, whose name is as long as that of [rig.Table].
+func tableOfIDs(t *testing.T) string {
+	table := "peers-" + rand.Text()
+	_, err := dynamotest.Client(t).CreateTable(t.Context(), &dynamodb.CreateTableInput{
 		TableName: &table, BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: "S"}},
 		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: "HASH"}},
 	})
 	require.NoError(t, err)
-	t.Cleanup(func() { rig.DeleteTable(t, table) })
+	rig.DeleteTable(t, table)
+	return table
+}
+
+// installed returns the folder of Powertools. It skips the test if npm is needed and missing.
+func installed(t *testing.T) string {
+	dir, err := powertools.Install(t.Context(), "", t.Logf)
+	if _, missing := exec.LookPath("npm"); err != nil && missing != nil {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	return dir
+}
+
+// startPowertools returns what starts a process of Node.js, whose records are in a table of Powertools' form.
+func startPowertools(t *testing.T) func(*world, *faultnet.Network) instance {
+	table := tableOfIDs(t)
+	dir := installed(t)
 	return func(w *world, n *faultnet.Network) instance {
 		cmd := exec.Command("node", "--input-type=module", "--eval", script)
 		cmd.Dir, cmd.Stderr = dir, io.Discard
