@@ -22,11 +22,11 @@ type story struct {
 	powertools, idem string
 }
 
-func charge(number int) call { return call{Number: number, Key: "payment-1", Remaining: remaining} }
+func charge(number int) call { return call{Number: number, Key: "payment-1"} }
 
 func once(number int) call {
 	c := charge(number)
-	c.once = true
+	c.Once = true
 	return c
 }
 
@@ -134,8 +134,8 @@ func TestFaults(t *testing.T) {
 		for _, s := range stories {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				require.Equal(t, s.powertools, tell(t, s, newWorld(t, startPowertools(t))), "Powertools")
-				require.Equal(t, s.idem, tell(t, s, newWorld(t, startOurs(t))), "idem")
+				require.Equal(t, s.powertools, tell(t, s, newWorld(t, startScript(t, powertoolsScript, remaining))), "Powertools")
+				require.Equal(t, s.idem, tell(t, s, newWorld(t, startOurs(t, remaining))), "idem")
 				require.Contains(t, string(page), fmt.Sprintf("| %s | %s | %s |\n", s.name, s.powertools, s.idem))
 			})
 		}
@@ -157,11 +157,9 @@ func tell(t *testing.T, s story, w *world) string {
 	for _, a := range s.play(w) {
 		told = append(told, a.String())
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	runs := "runs"
-	if w.effects == 1 {
+	if w.runs() == 1 {
 		runs = "run"
 	}
-	return fmt.Sprintf("%d %s; %s", w.effects, runs, strings.Join(told, "; "))
+	return fmt.Sprintf("%d %s; %s", w.runs(), runs, strings.Join(told, "; "))
 }

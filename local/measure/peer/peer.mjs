@@ -1,37 +1,34 @@
-// Runs calls of a function that Powertools makes idempotent. Each line of stdin is a call, or lets the handler of a
-// call go on; each line of stdout says that a handler has begun, or how a call has ended.
+// Runs calls of a function that a side makes idempotent: its script follows this one and defines once. Each line of
+// stdin is a call, or lets the handler of a call go on; each line of stdout says that a handler has begun, or how a call
+// has ended, and how long it took.
 import { createInterface } from 'node:readline';
-import { IdempotencyConfig, makeIdempotent } from '@aws-lambda-powertools/idempotency';
-import { DynamoDBPersistenceLayer } from '@aws-lambda-powertools/idempotency/dynamodb';
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 
-const client = new DynamoDBClient({
-  endpoint: process.env.PEER_ENDPOINT,
-  region: 'eu-central-1',
-  credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
-});
+const client = new DynamoDBClient({ endpoint: process.env.PEER_ENDPOINT });
+const table = process.env.PEER_TABLE;
 const waiting = new Map();
 const print = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 
-async function call({ Number: number, Key: key, Remaining: remaining, Waits: waits, Fails: fails, Changes: changes, Size: size }) {
-  const config = new IdempotencyConfig({});
-  config.registerLambdaContext({ getRemainingTimeInMillis: () => remaining });
+async function call({ Number: number, Key: key, Waits: waits, Fails: fails, Changes: changes, Size: size, Messages: messages }) {
   const handler = async (input) => {
     print({ Number: number, Begun: true });
     if (waits) await new Promise((resolve) => waiting.set(number, resolve));
     if (changes) input.amount += 1;
     if (fails) throw new Error('declined');
-    return { number, text: 'x'.repeat(size) };
+    if (!messages) return { number, text: 'x'.repeat(size) };
   };
-  const run = makeIdempotent(handler, {
-    config,
-    persistenceStore: new DynamoDBPersistenceLayer({ tableName: process.env.PEER_TABLE, awsSdkV3Client: client }),
-  });
+  const begun = performance.now();
+  const end = (how) => print({ Number: number, Took: Math.round((performance.now() - begun) * 1e6), ...how });
   try {
-    const { number: of } = await run({ key, amount: 1 });
-    print({ Number: number, Of: of });
+    if (messages) {
+      await Promise.all(messages.map((m) => once(handler, { key: m.messageId, body: m.body })));
+      end({ Of: number });
+    } else {
+      const { number: of } = await once(handler, { key, amount: 1 });
+      end({ Of: of });
+    }
   } catch (e) {
-    print({ Number: number, Error: e.name, Message: e.message });
+    end({ Error: e.name, Message: e.message });
   }
 }
 

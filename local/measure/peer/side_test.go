@@ -2,29 +2,24 @@ package peer
 
 import (
 	"bufio"
-	"context"
 	"crypto/rand"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"strings"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/idem/testenv/npm"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
@@ -36,14 +31,14 @@ func TestMain(m *testing.M) { testmain.Run(m) }
 
 // call is one of a handler.
 type call struct {
-	Number    int
-	Key       string
-	Remaining int  // milliseconds that the invocation has
-	Waits     bool // the handler, until the story lets it go on
-	Fails     bool
-	Changes   bool // its own input
-	Size      int  // of the result
-	once      bool // the operation must not run twice
+	Number   int
+	Key      string
+	Waits    bool // the handler, until the story lets it go on
+	Fails    bool
+	Changes  bool // its own input
+	Size     int  // of the result
+	Messages []events.SQSMessage
+	Once     bool // the operation must not run twice
 }
 
 // answer is what a caller gets: the number of the call whose result it is, or an error.
@@ -51,6 +46,7 @@ type answer struct {
 	Number int
 	Of     int
 	Error  string
+	Took   time.Duration
 }
 
 func (a answer) String() string {
@@ -60,17 +56,10 @@ func (a answer) String() string {
 	return fmt.Sprintf("the result of call %d", a.Of)
 }
 
-// instance is a process that runs calls.
-type instance interface {
-	begin(c call)
-	proceed(number int)
-	kill()
-}
-
 // world is where a story takes place.
 type world struct {
 	t     *testing.T
-	start func(*world, *faultnet.Network) instance
+	start func(*world, *faultnet.Network) *instance
 
 	mu      sync.Mutex
 	begun   map[int]chan struct{}
@@ -78,12 +67,12 @@ type world struct {
 	effects int
 }
 
-func newWorld(t *testing.T, start func(*world, *faultnet.Network) instance) *world {
+func newWorld(t *testing.T, start func(*world, *faultnet.Network) *instance) *world {
 	return &world{t: t, start: start, begun: map[int]chan struct{}{}, ended: map[int]chan answer{}}
 }
 
 // process starts one with a network of its own.
-func (w *world) process() (instance, *faultnet.Network) {
+func (w *world) process() (*instance, *faultnet.Network) {
 	n := faultnet.New()
 	return w.start(w, n), n
 }
@@ -111,7 +100,16 @@ func (w *world) handles(number int) {
 	w.mu.Lock()
 	w.effects++
 	w.mu.Unlock()
-	w.begunOf(number) <- struct{}{}
+	select {
+	case w.begunOf(number) <- struct{}{}:
+	default: // a message of a batch after the first one
+	}
+}
+
+func (w *world) runs() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.effects
 }
 
 const patience = 30 * time.Second
@@ -137,7 +135,7 @@ func (w *world) answer(number int) answer {
 }
 
 // do makes a call and returns its answer.
-func (w *world) do(i instance, c call) answer {
+func (w *world) do(i *instance, c call) answer {
 	i.begin(c)
 	return w.answer(c.Number)
 }
@@ -148,8 +146,8 @@ const (
 	over      = 2 * time.Second
 )
 
-// node runs Powertools.
-type node struct {
+// instance is a process that runs calls, which it gets as lines.
+type instance struct {
 	w     *world
 	stdin io.WriteCloser
 	cmd   *exec.Cmd
@@ -162,6 +160,8 @@ var (
 	lock []byte
 	//go:embed peer.mjs
 	script string
+	//go:embed powertools.mjs
+	powertoolsScript string
 )
 
 var powertools = npm.Package{
@@ -191,21 +191,36 @@ func installed(t *testing.T) string {
 	return dir
 }
 
-// startPowertools returns what starts a process of Node.js, whose records are in a table of Powertools' form.
-func startPowertools(t *testing.T) func(*world, *faultnet.Network) instance {
-	table := tableOfIDs(t)
-	dir := installed(t)
-	return func(w *world, n *faultnet.Network) instance {
-		cmd := exec.Command("node", "--input-type=module", "--eval", script)
-		cmd.Dir, cmd.Stderr = dir, io.Discard
+// startOurs returns what starts a process of the library.
+func startOurs(t *testing.T, remaining int) func(*world, *faultnet.Network) *instance {
+	program := testmain.Program(t, "./ours")
+	return startProcess(t, rig.Table(t), remaining, func() *exec.Cmd { return exec.Command(program) })
+}
+
+// startScript returns what starts a process of Node.js with the script of a side.
+func startScript(t *testing.T, side string, remaining int) func(*world, *faultnet.Network) *instance {
+	table, dir := tableOfIDs(t), installed(t)
+	return startProcess(t, table, remaining, func() *exec.Cmd {
+		cmd := exec.Command("node", "--input-type=module", "--eval", script+side)
+		cmd.Dir = dir
+		return cmd
+	})
+}
+
+// startProcess returns what starts a process that runs calls, whose claims last so many milliseconds.
+func startProcess(t *testing.T, table string, remaining int, command func() *exec.Cmd,
+) func(*world, *faultnet.Network) *instance {
+	return func(w *world, n *faultnet.Network) *instance {
+		cmd := command()
 		cmd.Env = append(os.Environ(), "PEER_ENDPOINT="+n.Serve(t, dynamotest.Endpoint(t)), "PEER_TABLE="+table,
-			"AWS_MAX_ATTEMPTS=3", "POWERTOOLS_DEV=true")
+			"AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "AWS_MAX_ATTEMPTS=3",
+			"AWS_LAMBDA_FUNCTION_NAME=peer", "POWERTOOLS_DEV=true", "PEER_REMAINING="+strconv.Itoa(remaining))
 		stdin, err := cmd.StdinPipe()
 		require.NoError(t, err)
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		p := &node{w, stdin, cmd}
+		p := &instance{w, stdin, cmd}
 		read := make(chan struct{})
 		go func() {
 			defer close(read)
@@ -234,113 +249,13 @@ func startPowertools(t *testing.T) func(*world, *faultnet.Network) instance {
 	}
 }
 
-func (p *node) send(v any) {
+func (p *instance) send(v any) {
 	line, err := json.Marshal(v)
 	require.NoError(p.w.t, err)
 	_, err = p.stdin.Write(append(line, '\n'))
 	require.NoError(p.w.t, err)
 }
 
-func (p *node) begin(c call)       { p.send(c) }
-func (p *node) proceed(number int) { p.send(map[string]int{"Proceed": number}) }
-func (p *node) kill()              { _ = p.cmd.Process.Kill() }
-
-// ours is a process with an engine.
-type ours struct {
-	w      *world
-	engine *idem.Engine
-	ctx    context.Context
-	cancel context.CancelFunc
-
-	mu      sync.Mutex
-	waiting map[int]chan struct{}
-}
-
-// startOurs returns what starts an engine over one table.
-func startOurs(t *testing.T) func(*world, *faultnet.Network) instance {
-	table := rig.Table(t)
-	return func(w *world, n *faultnet.Network) instance {
-		client, err := dynamostore.NewClient(aws.Config{Region: "eu-central-1",
-			Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")},
-			&dynamostore.ClientOptions{Endpoint: n.Serve(t, dynamotest.Endpoint(t))})
-		require.NoError(t, err)
-		store := rig.Store(t, client, table)
-		engine, err := idem.New(store, &idem.Options{
-			Lease: remaining * time.Millisecond, Margin: 200 * time.Millisecond,
-			ClaimBudget: patience, FinishBudget: patience,
-			Observer: func(context.Context, notice.Notice) {},
-		})
-		require.NoError(t, err)
-		p := &ours{w: w, engine: engine, waiting: map[int]chan struct{}{}}
-		p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(t.Context()))
-		t.Cleanup(p.kill)
-		return p
-	}
-}
-
-func (p *ours) gate(number int) chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.waiting[number] == nil {
-		p.waiting[number] = make(chan struct{})
-	}
-	return p.waiting[number]
-}
-
-func (p *ours) proceed(number int) { close(p.gate(number)) }
-func (p *ours) kill()              { p.cancel() }
-
-type input struct {
-	Key    string
-	Amount *int
-}
-
-type result struct {
-	Number int
-	Text   string
-}
-
-func (p *ours) begin(c call) {
-	op := idem.Operation{Name: "charge", Repeat: idem.Repeatable}
-	if c.once {
-		op = idem.Operation{Name: "charge once"}
-	}
-	go func() {
-		amount := 1
-		out, err := idem.Do(p.ctx, p.engine, op.Key(idem.SingleTenant, c.Key), input{c.Key, &amount},
-			func(ctx context.Context, in input) (result, error) {
-				p.w.handles(c.Number)
-				if c.Waits {
-					select {
-					case <-p.gate(c.Number):
-					case <-p.ctx.Done():
-						return result{}, p.ctx.Err()
-					}
-				}
-				if c.Changes {
-					*in.Amount++
-				}
-				if c.Fails {
-					return result{}, errors.New("declined")
-				}
-				return result{c.Number, strings.Repeat("x", c.Size)}, nil
-			})
-		a := answer{Number: c.Number, Of: out.Number}
-		if err != nil {
-			a.Error = nameOf(err)
-		}
-		p.w.endedOf(c.Number) <- a
-	}()
-}
-
-func nameOf(err error) string {
-	for name, is := range map[string]error{
-		"ErrInFlight": idem.ErrInFlight, "ErrOutcomeUnknown": idem.ErrOutcomeUnknown,
-		"ErrStoreUnavailable": idem.ErrStoreUnavailable,
-	} {
-		if errors.Is(err, is) {
-			return name
-		}
-	}
-	return err.Error()
-}
+func (p *instance) begin(c call)       { p.send(c) }
+func (p *instance) proceed(number int) { p.send(map[string]int{"Proceed": number}) }
+func (p *instance) kill()              { _ = p.cmd.Process.Kill() }
