@@ -1,4 +1,5 @@
 // Package peer compares the library with Powertools for AWS Lambda (TypeScript), which it installs from npm at
-// a pinned version. Both run the same stories over one DynamoDB Local, each over a network that loses what the
-// story says. `make peer` prints what came of them.
+// a pinned version, and with the least that is written by hand. All of them are processes over one DynamoDB Local.
+// They run the same stories, each over a network that loses what the story says, and the same calls, of which
+// it measures what they take. `make peer` prints both.
 package peer
