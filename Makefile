@@ -105,8 +105,8 @@ bench: ## Measure what the library adds, and fail where it adds too much
 	$(WITH_DB) $(GO) run ./local/measure/bench
 
 .PHONY: peer
-peer: ## Run faults with Powertools for AWS Lambda and with idem, and say what comes of them
-	$(WITH_DB) $(GO) test -count=1 -v ./local/measure/peer
+peer: ## Run faults and measure costs with Powertools for AWS Lambda, by hand and with idem
+	$(WITH_DB) $(GO) test -count=1 -v ./local/measure/peer -args -rounds=21
 
 .PHONY: size
 size: ## Print what the library adds to a function's binary and start-up
