@@ -27,7 +27,7 @@
 // The child process ends when its standard input does. It cannot outlive the process that
 // called Start, even if that is killed.
 //
-// DynamoDB Local runs in memory, with one database for all credentials and
+// DynamoDB Local runs in memory, unless [Options.DataDir] says where, with one database for all credentials and
 // regions, and without telemetry. In version 1.25.1 the option -disableTelemetry has no
 // effect, but the environment variable DDB_LOCAL_TELEMETRY=0 does, so both are set.
 package dynamodblocal

@@ -26,7 +26,13 @@ const (
 )
 
 // serverArgs are DynamoDB Local's arguments.
-var serverArgs = []string{"-inMemory", "-sharedDb", "-disableTelemetry"}
+func serverArgs(dataDir string) []string {
+	args := []string{"-sharedDb", "-disableTelemetry"}
+	if dataDir == "" {
+		return append(args, "-inMemory")
+	}
+	return append(args, "-dbPath", dataDir)
+}
 
 // telemetryOff is the setting that DynamoDB Local follows; see the package comment.
 const telemetryOff = "DDB_LOCAL_TELEMETRY=0"
@@ -60,7 +66,7 @@ func runJava(ctx context.Context, o Options, j java, dir, origin string) (*child
 	}
 	o.Log("starting %s with Java %d", origin, j.version)
 	source := fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path)
-	srv, err := child.Serve(ctx, "DynamoDB Local", source, wrapperCommand(j.path, classDir, dir), o.Log)
+	srv, err := child.Serve(ctx, "DynamoDB Local", source, wrapperCommand(j.path, classDir, dir, o.DataDir), o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +76,10 @@ func runJava(ctx context.Context, o Options, j java, dir, origin string) (*child
 	return srv, nil
 }
 
-func wrapperCommand(javaPath, classDir, dir string) *exec.Cmd {
+func wrapperCommand(javaPath, classDir, dir, dataDir string) *exec.Cmd {
 	jar := filepath.Join(dir, jarName)
 	args := slices.Concat(jvmFlags, nativeLibrary(filepath.Join(dir, libName)),
-		[]string{"-cp", classDir + string(os.PathListSeparator) + jar, wrapperClass, jar}, serverArgs)
+		[]string{"-cp", classDir + string(os.PathListSeparator) + jar, wrapperClass, jar}, serverArgs(dataDir))
 	cmd := exec.Command(javaPath, args...)
 	// Not dir, which may be the user's: files are written to the cache.
 	cmd.Dir = classDir

@@ -112,7 +112,7 @@ func runOnce(t *testing.T, classDir string) string {
 	dir := emulator(t)
 	j, err := findJava(t.Context())
 	require.NoError(t, err)
-	return childtest.RunToEndOfInput(t, wrapperCommand(j.path, classDir, dir),
+	return childtest.RunToEndOfInput(t, wrapperCommand(j.path, classDir, dir, ""),
 		func(endpoint string) { requireAnswers(t, endpoint) })
 }
 

@@ -178,6 +178,10 @@ type Options struct {
 	// in the user's cache folder (os.UserCacheDir).
 	CacheDir string
 
+	// DataDir is an absolute path where the data is kept, so that a server started there again has it.
+	// Default: in memory.
+	DataDir string
+
 	// Log gets progress, one line a call without a newline. Default: nowhere.
 	// It may be called from the goroutine that called Start only.
 	Log func(format string, args ...any)
