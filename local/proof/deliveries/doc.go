@@ -3,7 +3,6 @@
 // queuepoller, DynamoDB Local, and instances that fail in every way and are killed.
 //
 // The function is the command in the folder internal/orders. What it shall do with
-// each message it asks the test, which so knows every run, also of instances that
-// are killed; what became of the records and of the effects the tables' streams
-// tell, change by change.
+// each message it asks the test, which so knows every run and every effect, also of
+// instances that are killed.
 package deliveries

@@ -19,7 +19,6 @@ import (
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 	"github.com/idem-go/idempotency/local/aws/runtime"
-	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 const (
@@ -69,9 +68,12 @@ func newLoad(t *testing.T, count, receives int, repeat idem.Repeat, fifo bool) *
 		if n == count {
 			return "hang"
 		}
-		return anyFate(n, run)
+		if poison(n) {
+			return "error before"
+		}
+		return drawn(n, run)
 	}
-	l.setup = newSetupOn(t, rig.StreamTable(t), runtime.Function{MaxInstances: instances}, fate, repeatable)
+	l.setup = newSetup(t, runtime.Function{MaxInstances: instances}, fate, repeatable)
 	return l
 }
 
@@ -137,7 +139,7 @@ func (l *load) send(part []sending) {
 		with, err := idemlambda.SQSAttributesFor(fulfil(l.repeat), idem.SingleTenant, value(s.n))
 		require.NoError(l.t, err)
 		e := types.SendMessageBatchRequestEntry{
-			Id: aws.String(strconv.Itoa(i)), MessageBody: aws.String(body(s.n, l.group(s.n))),
+			Id: aws.String(strconv.Itoa(i)), MessageBody: aws.String(body(s.n)),
 			MessageAttributes: map[string]types.MessageAttributeValue{
 				copyAttribute: {DataType: aws.String("Number"), StringValue: aws.String(strconv.Itoa(s.copy))},
 			},

@@ -61,7 +61,7 @@ func TestAcceptedRequestsComeToOneEnd(t *testing.T) {
 		string(idemhttp.CodeOutcomeUnknown)} {
 		require.NotZero(t, ends[end], end)
 	}
-	require.NotZero(t, s.recorder.Fates()["die"])
+	require.NotZero(t, s.recorder.Fates()["die before"]+s.recorder.Fates()["die after"])
 	for name, kinds := range map[string][]string{
 		"front":   {faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith},
 		"clients": {faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate},

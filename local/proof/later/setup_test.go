@@ -64,26 +64,10 @@ type setup struct {
 // anyFault strikes most where something is written.
 var anyFault = rig.AnyFault(20, 6, 2)
 
-// anyFate lets a worker end in every way, by the request and the run alone. A repeatable request is
-// done at its third run at the latest.
-func anyFate(n, run int) string {
-	if fate := drawn(n, run); run < 3 || fate == "permanent" {
-		return fate
-	}
-	return "ok"
-}
-
-// drawn ends some of the short version's requests that nobody cancels in each way.
-var drawn = rig.Fates("3", []rig.Fate{
-	{Of1000: 80, Name: "die"}, {Of1000: 40, Name: "panic"}, {Of1000: 60, Name: "error"},
-	{Of1000: 80, Name: "not executed"},
-	{Of1000: 60, Name: "permanent"},
-})
-
 // newSetup starts all but the workers.
 func newSetup(t *testing.T) *setup {
 	s := &setup{
-		t: t, records: rig.StreamTable(t), queues: map[string]queuetest.Queue{}, recorder: rig.NewRecorder(t, anyFate),
+		t: t, records: rig.StreamTable(t), queues: map[string]queuetest.Queue{}, recorder: rig.NewRecorder(t, rig.AnyFate(3)),
 		clients: faultnet.New(), faults: map[string]*faultnet.Random{}, seed: 1,
 	}
 	s.store = rig.Store(t, dynamotest.Client(t), s.records)
