@@ -16,7 +16,7 @@ CDK     ?=
 # group the longest packages come first, so that no core waits for one at the end. The
 # walks of idem/protocol are among them: they start no goroutine, and the race detector
 # takes ten times as long. So are the thousands of runs of idem/internal/sim, one call at a time.
-PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/... ./idem/protocol ./idem/internal/sim
+PROOFS  := ./local/proof/linear ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/... ./idem/protocol ./idem/internal/sim
 LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol|idem/internal/sim)(/|$$)')
 # Further flags of go test for every group, and for the proofs.
 FLAGS        := -timeout 20m

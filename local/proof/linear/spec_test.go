@@ -6,8 +6,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The outcome of a key is a register. It is empty, unknown, or has a value: the number of the execution that made it,
-// or of the resolution.
+// The outcome of a key is a register. It is empty, unknown, or has a value: the number of the run that made it.
 const (
 	empty   = 0
 	unknown = -1
@@ -17,76 +16,77 @@ const (
 type what string
 
 const (
-	ran       what = "ran"       // the handler ran, and its value was recorded
-	uncertain what = "uncertain" // the handler ran and failed without a mark
-	replayed  what = "replayed"  // the recorded value
-	parked    what = "parked"    // the outcome is unknown
-	nothing   what = "nothing"   // in flight, or no store
-	lost      what = "lost"      // the process died, or the value waits to be written: anything may have come of it
-	resolved  what = "resolved"  // from outside
+	ran      what = "ran"      // the handler ran, and its value was recorded
+	replayed what = "replayed" // the recorded value
+	parked   what = "parked"   // the outcome is unknown
+	nothing  what = "nothing"  // in flight, accepted, or no store
+	denied   what = "denied"   // the handler failed, or its commit did: its value is never recorded
+	lost     what = "lost"     // the process died, or the value waits to be written: anything may have come of it
+	resolved what = "resolved" // by an operator
+	probed   what = "probed"   // the provider has answered a sweep or an operator, who may use that or not
 )
 
 // operation is one with its value, if it has one.
 type operation struct {
-	what  what
-	value int
+	What  what
+	Value int
+	Why   string // the error
 }
 
-func (o operation) String() string { return fmt.Sprint(o.what, " ", o.value) }
+func (o operation) String() string { return fmt.Sprint(o.What, " ", o.Value, " ", o.Why) }
+
+// open says that it may have its effect at any later time.
+func (o operation) open() bool { return o.What == denied || o.What == lost || o.What == probed }
 
 // next are the values that the register may have after an operation; none if it cannot have come now.
-func next(repeatable bool, now int, o operation) []int {
-	open := now == empty || now == unknown && !repeatable
-	switch o.what {
+func next(parks bool, now int, o operation) []int {
+	left := []int{now}
+	if parks {
+		left = append(left, unknown)
+	}
+	open := now == empty || now == unknown
+	switch o.What {
 	case nothing:
 		return []int{now}
 	case ran: // late, it answers the open question
 		if open {
-			return []int{o.value}
+			return []int{o.Value}
 		}
 	case replayed:
-		if now == o.value {
+		if now == o.Value {
 			return []int{now}
 		}
-	case uncertain:
-		if repeatable && now == empty {
-			return []int{empty}
-		}
-		if open {
-			return []int{unknown}
-		}
 	case parked:
-		if open && !repeatable {
+		if open && parks {
 			return []int{unknown}
 		}
-	case resolved:
-		if now == unknown {
-			return []int{o.value}
+	case resolved: // to a value or, if the provider knows of none, to run again
+		if open {
+			return []int{o.Value}
 		}
-	case lost:
+	case denied:
 		if !open {
 			return []int{now}
 		}
-		if o.value == 0 { // the handler has not run
-			if repeatable {
-				return []int{now}
-			}
-			return []int{now, unknown}
+		return append(left, empty)
+	case lost, probed:
+		switch {
+		case !open:
+			return []int{now}
+		case o.What == lost && o.Value == empty: // the handler has not run
+			return left
 		}
-		if repeatable {
-			return []int{now, o.value}
-		}
-		return []int{now, unknown, o.value}
+		return append(left, o.Value)
 	}
 	return nil
 }
 
-func model(repeatable bool) porcupine.Model {
+func model(parks bool) porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []interface{} { return []interface{}{empty} },
 		Step: func(state, input, output interface{}) []interface{} {
 			var states []interface{}
-			for _, v := range next(repeatable, state.(int), output.(operation)) {
+			for _, v := range next(parks, state.(int), output.(operation)) {
 				states = append(states, v)
 			}
 			return states

@@ -63,10 +63,15 @@ func Store(tb testing.TB, client dynamostore.Client, table string) *dynamostore.
 }
 
 // Scan returns all items of a table.
-func Scan(tb testing.TB, table string) (all []map[string]types.AttributeValue) {
+func Scan(tb testing.TB, table string) []map[string]types.AttributeValue {
 	tb.Helper()
-	pages := dynamodb.NewScanPaginator(dynamotest.Client(tb),
-		&dynamodb.ScanInput{TableName: &table, ConsistentRead: aws.Bool(true)})
+	return ScanOver(tb, dynamotest.Client(tb), table)
+}
+
+// ScanOver returns all items of a table of the client's database.
+func ScanOver(tb testing.TB, client *dynamodb.Client, table string) (all []map[string]types.AttributeValue) {
+	tb.Helper()
+	pages := dynamodb.NewScanPaginator(client, &dynamodb.ScanInput{TableName: &table, ConsistentRead: aws.Bool(true)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(tb.Context())
 		require.NoError(tb, err)
