@@ -137,8 +137,6 @@ func swept(t *testing.T, r *rig, key idem.Key) {
 	}
 }
 
-func prolonged(t *testing.T, r *rig, key idem.Key) { r.prolong(t, key) }
-
 // elsewhere plays in another process.
 func elsewhere(p play) play {
 	return func(t *testing.T, r *rig, key idem.Key) { p(t, r.elsewhere(t), key) }

@@ -52,7 +52,8 @@ func landings(steps bool) []landing {
 		{"resolution to released", having(parks), resolves(protocol.Released)},
 	}
 	if steps {
-		ls = append(ls, landing{"acceptance", unclaimed, accepts}, landing{"step", having(), charges}, landing{"begin mark", having(), begins},
+		ls = append(ls, landing{"acceptance", unclaimed, accepts}, landing{"step", having(), charges},
+			landing{"begin mark", having(), begins},
 			landing{"step over its begin mark", having(begins), charges})
 	}
 	return ls

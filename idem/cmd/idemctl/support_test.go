@@ -27,7 +27,6 @@ import (
 var (
 	refund  = story.Refund
 	payment = story.Payment
-	order   = story.Order
 	invoice = story.Invoice
 
 	errCut = story.ErrCut
