@@ -23,6 +23,16 @@ var (
 // readsNothing answers a read as if the record were not written yet.
 func readsNothing(context.Context, *idemtest.Call) error { return nil }
 
+// A call whose first read uses up its time runs nothing.
+func TestAtomicWithoutTimeRunsNothing(t *testing.T) {
+	inBubble(t, atomically, func(t *testing.T, r *rig, key idem.Key) {
+		r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
+		ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
+		refused(t, r.in(ctx), key, idem.ErrStoreUnavailable, r.c.run)
+		require.Zero(t, r.c.count())
+	})
+}
+
 // The calls of atomic mode: no claim, ever.
 func TestAtomicCalls(t *testing.T) {
 	for _, tc := range []struct {

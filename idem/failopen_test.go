@@ -57,6 +57,10 @@ func TestFailOpen(t *testing.T) {
 			errs(t, r, failsOpen.Key("t", "recorded"), fails(errPlain))
 			r.faults.Next(idemtest.Acquire, fault)
 			errs(t, r, failsOpen.Key("t", "another"), fails(errPlain))
+			require.NoError(t, r.engine.Flush(t.Context()))
+			if rec := r.record(t, failsOpen.Key("t", "another")); rec != nil {
+				require.Equal(t, []any{idem.Released, false}, []any{rec.State, rec.Uncertain}, "its claim, taken back")
+			}
 		})
 	}
 }

@@ -184,8 +184,12 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 						}
 						got, err := idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
 							time.Sleep(time.Duration(i) * time.Second)
+							if err := idem.SetReference(ctx, "pay-"+name); err != nil {
+								return receiptOf{}, err
+							}
 							return r.e.step(name, once...)(ctx)
-						}, &idem.StepConfig[receiptOf]{Semantics: idem.StepSemantics(i % 2), Compensate: r.e.undo(name)})
+						}, &idem.StepConfig[receiptOf]{Semantics: idem.StepSemantics(i % 2), Compensate: r.e.undo(name),
+							Reference: map[int]string{1: "order-" + name}[i%2]})
 						assert.True(t, err != nil || got.ID == name, "it has the result of its own")
 						errs[i] = err
 					})
@@ -203,6 +207,7 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 			require.Equal(t, want, r.e.ran("step-"+strconv.Itoa(i)))
 		}
 		require.True(t, slices.Contains(r.faults.Calls(), idemtest.Extend))
+		require.Equal(t, "pay-step-27", r.record(t, key).Ref, "of the last step that ran")
 	})
 }
 

@@ -234,15 +234,16 @@ func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 		}
 		notIn := func(t *testing.T, r *rig, key idem.Key) { require.Empty(t, r.due(t)) }
 		for _, ask := range [][]error{nil, {idem.NotExecuted(errPlain)}} {
+			replayed := notIn
 			acts := []act{{name: "charge", once: true, ask: ask}}
 			last := tried{before: inIndex, acts: acts, log: "charge", state: idem.Completed}
 			if tc.open && ask != nil {
 				last.log = "ask charge, charge"
 			} else if tc.open {
-				last.log, last.state, last.want, notIn = "", idem.Unknown, new(*idem.StepInterruptedError), nothing
+				last.log, last.state, last.want, replayed = "", idem.Unknown, new(*idem.StepInterruptedError), nothing
 			}
 			for _, op := range []idem.Operation{safe, {Name: "safe", Repeat: idem.Repeatable, Watch: idem.WatchAlways}} {
-				replay := tried{before: notIn, acts: acts, state: last.state}
+				replay := tried{before: replayed, acts: acts, state: last.state}
 				if last.state == idem.Unknown {
 					replay.want = idem.ErrOutcomeUnknown
 				}

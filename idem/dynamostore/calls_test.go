@@ -20,6 +20,29 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
+// The requests that each change takes on a table without transactions, as the package's doc says.
+func TestCallsWithoutTransactions(t *testing.T) {
+	f := open(t, &noTransactions)
+	q := f.adminStore(t)
+	o := f.outside(t, q, "a")
+	for _, c := range []struct {
+		make maker
+		want string
+	}{
+		{o.claims, "PutItem"},
+		{o.parks, "PutItem UpdateItem PutItem"},
+		{o.escalates, "PutItem UpdateItem PutItem"},
+		{o.resolves(protocol.Completed), "PutItem GetItem UpdateItem PutItem"},
+		{o.extends, "GetItem PutItem UpdateItem PutItem"},
+		{o.forgets, "GetItem PutItem DeleteItem PutItem"},
+	} {
+		w := c.make(o.read())
+		f.wire.set(nil)
+		require.NoError(t, w.send(t.Context(), q))
+		require.Equal(t, c.want, strings.Join(f.wire.calls(), " "))
+	}
+}
+
 // Both writes of a first execution, with 200 bytes of result, take 1,300 bytes at most.
 func TestAFirstExecutionSendsLittle(t *testing.T) {
 	var bodies []string

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,10 +18,28 @@ func TestRefusedPort(t *testing.T) {
 	require.NoError(t, err)
 	addr := l.Addr().String()
 	require.NoError(t, l.Close())
-	client := must(NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + addr}))
-	s := must(New(client, "table", &Options{Budget: 300 * time.Millisecond}))
-	failed := isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o1")), false)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tries := &ending{Client: must(NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + addr})), end: cancel}
+	failed := isStoreError(t, must(New(tries, "table", nil)).Acquire(ctx, base, claim("k", "o1")), false)
 	require.ErrorContains(t, failed, "refused")
+	require.Equal(t, 3, tries.n)
+}
+
+// ending is a client that ends the context after its third write.
+type ending struct {
+	Client
+	end context.CancelFunc
+	n   int
+}
+
+func (c *ending) PutItem(ctx context.Context, in *dynamodb.PutItemInput,
+	o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	out, err := c.Client.PutItem(ctx, in, o...)
+	if c.n++; c.n == 3 {
+		c.end()
+	}
+	return out, err
 }
 
 // A request that gets no answer is in doubt, and the caller's time is kept. How the tries share it,

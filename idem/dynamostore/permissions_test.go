@@ -241,6 +241,8 @@ func TestPermissionsOfAReader(t *testing.T) {
 	require.Contains(t, string(step), large)
 	require.NoError(t, reconcile.Resolve(ctx, operator, key,
 		large, reconcile.Change{Actor: "alice", Reason: "the provider has it", IfWrite: l.Records[0].Write}))
+	_, kept := f.parts(t)
+	require.Zero(t, kept, "the parts of its steps expire with the outcome")
 	rec, err := reader.Lookup(ctx, key.ID())
 	require.NoError(t, err)
 	result, err := reader.Result(ctx, rec)

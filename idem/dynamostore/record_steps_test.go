@@ -14,6 +14,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // Large results of steps lie outside the record, which is billed by its size. TestConformance shows how long
@@ -29,6 +30,12 @@ func TestLargeStepResults(t *testing.T) {
 		require.Equal(t, parts, rec.Steps["charge"].Body.Parts)
 		require.Less(t, itemSize(f.raw(t, id)), 3<<10)
 		require.Equal(t, result, must(f.StepResult(t.Context(), rec, "charge")))
+		end := completion(id, "o1", []byte("1"))
+		end.LargeSteps = true
+		require.NoError(t, f.Finish(t.Context(), base, end))
+		for pk, at := range f.partsExpire(t) {
+			require.True(t, !strings.HasPrefix(pk, id+schema.PartPK) || at.Equal(end.Ending.ExpiresAt.Add(partsOutlive)), pk)
+		}
 	}
 }
 
@@ -116,4 +123,30 @@ func TestOldItemCannotBeRead(t *testing.T) {
 	failed := isStoreError(t, f.Acquire(t.Context(), base, claim("k", "o2")), false)
 	require.ErrorContains(t, failed, "AccessDenied")
 	require.Equal(t, []string{"PutItem", "GetItem"}, f.wire.calls())
+}
+
+// A resolution replaces an earlier one's large result of a step, and its reply is lost.
+func TestAReplacedResultOfAStepExpiresThoughTheReplyIsLost(t *testing.T) {
+	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
+		const id = "t#op#k"
+		f.claimed(t, id, "o1")
+		f.begun(t, id, "b1", "charge")
+		resolve := func(seen, by string, change func(*protocol.Settlement)) {
+			w := resolution(id, seen, by, protocol.Ending{State: protocol.Released})
+			w.Audit = audit(id, by, protocol.ChangeResolved)
+			change(&w)
+			require.NoError(t, q.Settle(t.Context(), base.Add(time.Hour), w))
+		}
+		resolve("b1", "alice", func(w *protocol.Settlement) {
+			w.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)}}
+		})
+		lost := f.wire.loseFirst(1, "UpdateItem", "TransactWriteItems")
+		resolve("alice.0", "bob", func(w *protocol.Settlement) {
+			w.ClearSteps, w.Again, w.LargeSteps = []string{"charge"}, true, true
+		})
+		f.wire.set(nil)
+		require.NotEmpty(t, lost)
+		_, kept := f.parts(t)
+		require.Zero(t, kept)
+	})
 }

@@ -217,6 +217,8 @@ func TestCancelInThePause(t *testing.T) {
 		failed := isStoreError(t, s.Finish(ctx, base, completion("k", "o1", nil)), false)
 		require.ErrorIs(t, failed, context.Canceled)
 		require.Equal(t, 3, n)
+		isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), false)
+		require.Equal(t, 3, n, "nothing is sent for a context that has ended")
 	})
 }
 

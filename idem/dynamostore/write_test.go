@@ -36,5 +36,8 @@ func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
 	isStoreError(t, s.Settle(ctx, base, w), false)
 	w.Kind = protocol.EventClaim
 	isStoreError(t, s.Settle(ctx, base, w), false)
+	other := completion("k", "o1", nil)
+	other.Unit = struct{ protocol.Unit }{}
+	require.ErrorIs(t, s.Finish(ctx, base, other), errors.ErrUnsupported)
 	require.Zero(t, *n)
 }

@@ -525,6 +525,15 @@ func TestAnInterruptedStepMustBeNamed(t *testing.T) {
 		},
 	}})
 
+	play(t, story{"the provider is asked with the step's token", order, []move{
+		func(r *rig) { r.crash(r.key, charge(r)) },
+		asking(func(r *rig, _ int) (reconcile.Answer, error) {
+			require.Equal(r.t, protocol.Token(r.key.ID(), "charge"), r.questions[0].Steps[0].Token)
+			return tookEffect, nil
+		}),
+		lapse, sweeps(notice.Resolved), settledForGood, gets(mustNotRun, 7),
+	}})
+
 	// That no step was named is not that nothing was executed. An answer that the record does not take is
 	// escalated.
 	for name, steps := range map[string]map[string]reconcile.Answer{
