@@ -384,3 +384,16 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+func TestPrincipalsBehindNetHTTPNeverShareARecord(t *testing.T) {
+	n := 0
+	h := netContract(t, memory(), func(o *Options) {
+		o.Principal = FromRequest(func(r *http.Request) (string, error) { return r.Header.Get("X-Principal"), nil })
+	}).Middleware(counted(&n), nil)
+	for i, who := range []string{"ann", "bob", "ann", "bob"} {
+		r := netRequest("POST", "/payments", "{}")
+		r.Header.Set("X-Principal", who)
+		require.Equal(t, i > 1, answerOf(h, r).Header().Get(HeaderReplayed) == "true", who)
+	}
+	require.Equal(t, 2, n)
+}

@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"net/http"
@@ -28,6 +29,26 @@ func TestOriginalDate(t *testing.T) {
 	require.Equal(t, noon.Add(3*time.Second).Format(http.TimeFormat), again.Headers[HeaderOriginalDate])
 	require.Equal(t, noon.Add(24*time.Hour+3*time.Second).Format(http.TimeFormat), again.Headers[HeaderExpires])
 	require.Equal(t, 1, n)
+}
+
+// Marks of a replay that a handler passes on from another service reach no client.
+func TestMarksOfAnotherServiceInEitherMap(t *testing.T) {
+	for profile, mark := range map[Profile]string{IETF: HeaderReplayed, Stripe: HeaderReplayedStripe} {
+		c, n := newContract(t, memory(), func(o *Options) { o.Profile = profile }), 0
+		passedOn := func() *Response {
+			given := created()
+			given.MultiHeaders = map[string][]string{"IDEMPOTENT-REPLAYED": {"theirs"}, "idempotency-Replayed": {"theirs"}}
+			given.Headers["idempotency-original-date"] = "theirs"
+			return given
+		}
+		first := serve(t, c, payment(), counting(&n, passedOn()))
+		require.NotContains(t, fmt.Sprint(first.Headers, first.MultiHeaders), "theirs")
+		require.Equal(t, created().Status, first.Status)
+		again := serve(t, c, payment(), counting(&n, passedOn()))
+		require.Equal(t, "true", again.Headers[mark])
+		require.NotContains(t, fmt.Sprint(again.Headers, again.MultiHeaders), "theirs")
+		require.Equal(t, 1, n)
+	}
 }
 
 // A service may change the texts and statuses of refusals, and not what clients act on.

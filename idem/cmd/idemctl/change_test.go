@@ -54,6 +54,14 @@ func TestCtrlCAtAPromptChangesNothing(t *testing.T) {
 	})
 }
 
+func TestTheEndOfTheInputConfirmsNothing(t *testing.T) {
+	changing(t, func(b *rig) {
+		before := b.Record(r1)
+		b.says(exitFailed, "not confirmed, and nothing was changed", releaseR1...)
+		require.Equal(b.t, before, b.Record(r1))
+	})
+}
+
 func TestAConfirmedChangeIsNotInterrupted(t *testing.T) {
 	changing(t, func(b *rig) {
 		ctx, interrupt := context.WithCancel(b.t.Context())

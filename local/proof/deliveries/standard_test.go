@@ -115,6 +115,24 @@ func (l *load) requireLostCompletion(n int, rec *idem.Record) {
 	require.True(t, l.gone(end.Pid), "message %d", n)
 }
 
+// requireItsEnd: an outcome is what the handler has returned. Where it has returned one that is not recorded, its
+// process is dead.
+func (l *load) requireItsEnd(n int, rec *idem.Record, runs []rig.Run) {
+	if len(runs) == 0 || runs[len(runs)-1].Attempt != rec.Attempt {
+		return
+	}
+	end := runs[len(runs)-1]
+	outcome := map[string]idem.State{
+		"ok": idem.Completed, "permanent": idem.Failed, "not executed": idem.Released,
+	}[end.End]
+	switch rec.State {
+	case idem.Completed, idem.Failed, idem.Released:
+		require.Equal(l.t, outcome, rec.State, "message %d: %+v", n, end)
+	default:
+		require.True(l.t, outcome == "" || l.gone(end.Pid), "message %d ended %q and is %s", n, end.End, rec.State)
+	}
+}
+
 // Not repeatable: no message runs again after an attempt whose outcome is unknown, and it is parked or waits to be.
 func TestNotRepeatableNeverRunsAgain(t *testing.T) {
 	t.Parallel()
@@ -140,6 +158,7 @@ func TestNotRepeatableNeverRunsAgain(t *testing.T) {
 			continue
 		}
 		states[rec.State]++
+		l.requireItsEnd(n, rec, runs)
 		require.LessOrEqual(t, effects[n], 1, "message %d took effect twice", n)
 		switch rec.State {
 		case idem.Completed:

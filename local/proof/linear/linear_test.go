@@ -236,6 +236,8 @@ func TestThePromiseAtLarge(t *testing.T) {
 			w := newWorld(t, all/part, c, rig.AnyFate(int(*seed)))
 			w.trouble()
 			require.Empty(t, w.play())
+			require.NotZero(t, w.counts[string(ran)], w.counts)
+			require.NotZero(t, w.counts["at the end "+string(idem.Completed)], w.counts)
 			if all < 1000 {
 				return // a short run has not each of them
 			}
