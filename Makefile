@@ -15,9 +15,10 @@ CDK     ?=
 # The proofs start processes, or read what lies in the repository, and wait. In each
 # group the longest packages come first, so that no core waits for one at the end. The
 # walks of idem/protocol are among them: they start no goroutine, and the race detector
-# takes ten times as long. So are the thousands of runs of idem/internal/sim, one call at a time.
-PROOFS  := ./local/proof/linear ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/... ./idem/protocol ./idem/internal/sim
-LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol|idem/internal/sim)(/|$$)')
+# takes ten times as long. So are the thousands of runs of idem/internal/sim and idem/idemtest, one call at
+# a time, and idem/dynamostore, which waits for DynamoDB Local. The long versions have the race detector for all.
+PROOFS  := ./idem/dynamostore ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/... ./idem/protocol ./idem/internal/sim ./idem/idemtest
+LIBRARY  = ./local/cmd/stack ./idem/reconcile $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol|idem/internal/sim|idem/idemtest|idem/dynamostore|idem/reconcile)(/|$$)')
 # Further flags of go test for every group, and for the proofs.
 FLAGS        := -timeout 20m
 PROOFS_FLAGS :=

@@ -1,10 +1,4 @@
-// Package linear shows the promise at large: requests of all kinds, asked for by several callers
-// at once, in processes that are killed and frozen, over a network that loses and delays calls,
-// on a DynamoDB Local that is killed and started again, under a clock that jumps, with sweeps and
-// operators that settle what attempts leave open.
-//
-// At the end nothing has happened twice, nothing is lost, and nothing is open that a sweep does
-// not find. The history of each request must be one that a single register could have, whose
-// specification is spec_test.go. Porcupine finds the order of its operations, or shows that there
-// is none.
+// Package linear checks the promise as a whole: callers, resolvers, processes that die and a network that loses
+// calls, on one table. The history of each key must be one that a single register could have, whose specification
+// is spec_test.go. Porcupine finds the order of its operations, or shows that there is none.
 package linear

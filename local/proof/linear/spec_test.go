@@ -6,7 +6,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The outcome of a key is a register. It is empty, unknown, or has a value: the number of the run that made it.
+// The outcome of a key is a register. It is empty, unknown, or has a value: the number of the execution that made it,
+// or of the resolution.
 const (
 	empty   = 0
 	unknown = -1
@@ -16,77 +17,76 @@ const (
 type what string
 
 const (
-	ran      what = "ran"      // the handler ran, and its value was recorded
-	replayed what = "replayed" // the recorded value
-	parked   what = "parked"   // the outcome is unknown
-	nothing  what = "nothing"  // in flight, accepted, or no store
-	denied   what = "denied"   // the handler failed, or its commit did: its value is never recorded
-	lost     what = "lost"     // the process died, or the value waits to be written: anything may have come of it
-	resolved what = "resolved" // by an operator
-	probed   what = "probed"   // the provider has answered a sweep or an operator, who may use that or not
+	ran       what = "ran"       // the handler ran, and its value was recorded
+	uncertain what = "uncertain" // the handler ran and failed without a mark
+	replayed  what = "replayed"  // the recorded value
+	parked    what = "parked"    // the outcome is unknown
+	nothing   what = "nothing"   // in flight, or no store
+	lost      what = "lost"      // the process died, or the value waits to be written: anything may have come of it
+	resolved  what = "resolved"  // from outside
 )
 
 // operation is one with its value, if it has one.
 type operation struct {
-	What  what
-	Value int
-	Why   string // the error
+	what  what
+	value int
 }
 
-func (o operation) String() string { return fmt.Sprint(o.What, " ", o.Value, " ", o.Why) }
-
-// open says that it may have its effect at any later time.
-func (o operation) open() bool { return o.What == denied || o.What == lost || o.What == probed }
+func (o operation) String() string { return fmt.Sprint(o.what, " ", o.value) }
 
 // next are the values that the register may have after an operation; none if it cannot have come now.
-func next(parks bool, now int, o operation) []int {
-	left := []int{now}
-	if parks {
-		left = append(left, unknown)
-	}
-	open := now == empty || now == unknown
-	switch o.What {
+func next(repeatable bool, now int, o operation) []int {
+	open := now == empty || now == unknown && !repeatable
+	switch o.what {
 	case nothing:
 		return []int{now}
 	case ran: // late, it answers the open question
 		if open {
-			return []int{o.Value}
+			return []int{o.value}
 		}
 	case replayed:
-		if now == o.Value {
+		if now == o.value {
 			return []int{now}
 		}
-	case parked:
-		if open && parks {
+	case uncertain:
+		if repeatable && now == empty {
+			return []int{empty}
+		}
+		if open {
 			return []int{unknown}
 		}
-	case resolved: // to a value or, if the provider knows of none, to run again
-		if open {
-			return []int{o.Value}
+	case parked:
+		if open && !repeatable {
+			return []int{unknown}
 		}
-	case denied:
+	case resolved:
+		if now == unknown {
+			return []int{o.value}
+		}
+	case lost:
 		if !open {
 			return []int{now}
 		}
-		return append(left, empty)
-	case lost, probed:
-		switch {
-		case !open:
-			return []int{now}
-		case o.What == lost && o.Value == empty: // the handler has not run
-			return left
+		if o.value == 0 { // the handler has not run
+			if repeatable {
+				return []int{now}
+			}
+			return []int{now, unknown}
 		}
-		return append(left, o.Value)
+		if repeatable {
+			return []int{now, o.value}
+		}
+		return []int{now, unknown, o.value}
 	}
 	return nil
 }
 
-func model(parks bool) porcupine.Model {
+func model(repeatable bool) porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []interface{} { return []interface{}{empty} },
 		Step: func(state, input, output interface{}) []interface{} {
 			var states []interface{}
-			for _, v := range next(parks, state.(int), output.(operation)) {
+			for _, v := range next(repeatable, state.(int), output.(operation)) {
 				states = append(states, v)
 			}
 			return states
