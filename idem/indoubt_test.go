@@ -212,7 +212,7 @@ func TestUnsupportedIsTheStoresWordAlone(t *testing.T) {
 	}
 }
 
-// A caller whose handler ran is never told that nothing was executed, also where
+// A caller whose handler ran never gets that nothing was executed, also where
 // the conflicting record cannot be read.
 func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 	r, key := rigOn(t, atomically)
@@ -229,7 +229,7 @@ func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 
 // A commit in atomic mode that gets no answer never lands once its caller has been answered that it has not, whatever
 // TTL deletes: the expired record in its way is none, one that expires soon is soon none, and it may not even have
-// been read. Its withdrawal may get no answer either. One that is answered makes the record anew.
+// been read. Its withdrawal may get no answer either. One that is answered makes another record.
 func TestAnAtomicCommitInDoubtOverWhatGoesNeverLands(t *testing.T) {
 	unread := faulty(idemtest.Get, readsNothing)
 	for name, tc := range map[string]struct {

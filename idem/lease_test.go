@@ -314,7 +314,7 @@ func TestFinishKeepsWithinTheKillTime(t *testing.T) {
 }
 
 // A process that is stopped past its lease changes nothing when it goes on, and its caller gets what the record of
-// the other attempt says, not its own end. It is never told that nothing was executed.
+// the other attempt says, not its own end. It never gets that nothing was executed.
 func TestZombieChangesNothing(t *testing.T) {
 	completing := elsewhere(func(t *testing.T, r *rig, key idem.Key) { must(t, r, key, returns(77)) })
 	parking := elsewhere(func(t *testing.T, r *rig, key idem.Key) {

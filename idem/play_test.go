@@ -57,17 +57,17 @@ func correctly(t *testing.T, r *rig, key idem.Key) {
 	require.NoError(t, err)
 }
 
-// killed leaves a claim whose process is gone.
+// killed leaves a claim whose process is dead.
 func killed(t *testing.T, r *rig, key idem.Key) {
 	h := r.elsewhere(t)
 	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
 	must(t, h.inLambda(), key, new(counter).run)
 }
 
-// lapsed leaves a claim whose process is gone and whose lease is over.
+// lapsed leaves a claim whose process is dead and whose lease is over.
 var lapsed = all(killed, after(time.Hour))
 
-// killedWith leaves a claim, whose process is gone, with recorded steps.
+// killedWith leaves a claim, whose process is dead, with recorded steps.
 func killedWith(t *testing.T, r *rig, key idem.Key, steps ...protocol.StepWrite) {
 	t.Helper()
 	killed(t, r, key)

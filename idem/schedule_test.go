@@ -87,7 +87,7 @@ func TestScheduleDeclarationChanges(t *testing.T) {
 			require.Equal(t, idem.NotRepeatable, rec.Repeat)
 			require.Equal(t, tc.want != nil, rec.State == idem.Unknown && rec.ExpiresAt.IsZero())
 			if strings.HasPrefix(name, "uncertain") {
-				require.Equal(t, "parked by a later call: plain", rec.Failure.Message, "people still see why")
+				require.Equal(t, "parked by a later call: plain", rec.Failure.Message, "operators still see why")
 			}
 		})
 	}

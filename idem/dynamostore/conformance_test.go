@@ -35,7 +35,7 @@ func TestConformanceWithoutTransactions(t *testing.T) {
 	conformance(t, &noTransactions)
 }
 
-// Whatever becomes of its first tries, a write lands once, and its caller is told so.
+// Whatever becomes of its first tries, a write lands once, and its caller learns that.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(w *wire, req *http.Request) (*http.Response, error){
@@ -60,7 +60,7 @@ func TestLostReplies(t *testing.T) {
 			}, "lost reply")
 		})
 	}
-	// No answer comes to any try: the caller is told that it may have been applied. The same write, sent again
+	// No answer comes to any try: the caller learns that it may have been applied. The same write, sent again
 	// when the network is back, says that it was.
 	t.Run("all replies lost", func(t *testing.T) {
 		t.Parallel()

@@ -132,7 +132,7 @@ func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
 	})
 }
 
-// A caller that loses the reply is told what was done, and one entry tells of it: although the relay may have
+// A caller that loses the reply learns what was done, and one entry has it: although the relay may have
 // taken the message up before the caller asks again.
 func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
 	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {

@@ -187,7 +187,7 @@ func TestStrays(t *testing.T) {
 			}))
 		}
 	}
-	// Two destinations of one hash: the messages of one are listed for the other, and not as strays.
+	// Two destinations with one hash: the messages of one are listed for the other, and not as strays.
 	hashes := map[string]string{}
 	name, twin := "", ""
 	for n := 0; twin == ""; n++ {

@@ -74,7 +74,7 @@ func TestAWorkerRunsNoInputOfAnEarlierAcceptance(t *testing.T) {
 	d.is(idem.Completed)
 }
 
-// The message that would bring the next worker is deleted: people have the work then, and can end it.
+// The message that would bring the next worker is deleted: operators get the work then, and can end it.
 func TestWorkThatNoWorkerComesForAnyMoreIsEndedByPeople(t *testing.T) {
 	watched := func(w idem.Watch) idem.Operation {
 		op := repeatable

@@ -66,7 +66,7 @@ func TestMessagesThatFailHoldUpNoOthers(t *testing.T) {
 	}
 }
 
-// A sweep that takes long tries a message once, although its next try becomes due meanwhile.
+// A sweep that takes long tries a message once, although its next try becomes due in the sweep.
 func TestASweepTriesNoMessageTwice(t *testing.T) {
 	for _, key := range []string{"", "poison"} {
 		withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {

@@ -60,7 +60,8 @@ type pass struct {
 	held map[Lane]bool
 	// orders are what was left to the sweep in an order and was read in this shard.
 	orders map[Lane]*order
-	// long are the last messages that were read of orders of which more may wait: those before are sent.
+	// long has lanes that may have more messages: for each of them the last message that was read. Those before it are
+	// sent.
 	long []*Entry
 }
 
@@ -123,7 +124,7 @@ func (p *pass) begin(shard int) {
 	p.shard, p.held, p.orders = shard, map[Lane]bool{}, map[Lane]*order{}
 }
 
-// end goes to the next shard, and notes of which lanes more may wait.
+// end goes to the next shard, and notes the lanes that may have more messages.
 func (p *pass) end() {
 	for _, o := range p.orders {
 		if o.n >= MaxHeld && p.goesOn(o) {
@@ -136,7 +137,7 @@ func (p *pass) end() {
 // goesOn reports whether what comes next in a lane can be sent.
 func (p *pass) goesOn(o *order) bool { return o.through || !p.held[o.lane] }
 
-// goOn sends the next messages of the first of the long lanes. Those of which more may wait come last then.
+// goOn sends the next messages of the first of the long lanes, which come last then if they may have more.
 func (s *sweep) goOn(p *pass) {
 	lanes := p.long[:min(chunk, len(p.long))]
 	p.long = p.long[len(lanes):]

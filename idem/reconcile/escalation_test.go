@@ -71,7 +71,7 @@ func settledForGood(r *rig) {
 	r.play(wait(24*time.Hour), sweeps())
 }
 
-// What operators get is sent until they have it, as one message for one question, whatever goes on meanwhile.
+// What operators get is sent until they have it, as one message for one question, whatever else happens.
 func TestAQuestionIsEscalatedOnce(t *testing.T) {
 	// A sweep dies after operators have got a question, over a store that takes its time, or that loses what
 	// parks the claim: the message that comes again is the same one.
@@ -105,7 +105,7 @@ func TestAQuestionIsEscalatedOnce(t *testing.T) {
 			times(2, sweeps(notice.SweepFailed), wait(time.Minute)),
 			func(r *rig) { require.Zero(r.t, r.record().EscalatedAt) },
 			refusing(nil), sweeps(notice.Escalated), sameMessage(4), changed(parked, wasEscalated),
-			resolves(to(7)), // people can still answer
+			resolves(to(7)), // operators can still answer
 			func(r *rig) { require.Zero(r.t, r.record().EscalatedAt) },
 		}},
 		// It renews its lease and says what the provider calls the effect.

@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// A decision is about the attempt, and the record, of which it was made: who was faster counts.
+// A decision is about the attempt and the record that it was made for: the faster one counts.
 func TestTheFirstDecisionCounts(t *testing.T) {
 	// reaches checks that what others do before the resolution arrives stays, and refuses it.
 	reaches := func(res reconcile.Resolution, want error, others ...move) move {
@@ -214,7 +214,7 @@ func TestAResolutionThatIsRefusedChangesNothing(t *testing.T) {
 				d := r.Preview(r.record(), tc.res)
 				require.Contains(r.t, d.Refused, tc.text)
 				require.Equal(r.t, tc.text == "", d.Refused == "")
-				require.NotContains(r.t, d.Refused, "reconcile: ", "it is for people")
+				require.NotContains(r.t, d.Refused, "reconcile: ", "it is for operators")
 				require.Equal(r.t, tc.text == "", d.Then != "")
 			},
 			look, always(tooLarge, idemtest.Settle), refuses(tc.res, tc.want), refuses(tc.res, tc.text), heal,

@@ -403,7 +403,7 @@ func TestWhatStepsDidIsUndone(t *testing.T) {
 				require.Equal(r.t, `"charge 7"`, string(got))
 				got, err = r.StepResult(r.t.Context(), r.record(), "charge")
 				require.NoError(r.t, err)
-				require.Equal(r.t, `"charge 7"`, string(got), "people see what is to be undone")
+				require.Equal(r.t, `"charge 7"`, string(got), "operators see what is to be undone")
 			},
 		}},
 		// What an interrupted step did, as somebody has found out, is undone like all other steps: an

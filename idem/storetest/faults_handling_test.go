@@ -87,7 +87,7 @@ var handlingFaults = []fault{
 			return p
 		}
 	}},
-	{"a page of what is due begins anew where the last record of the one before has moved",
+	{"a page of what is due begins again where the last record of the one before has moved",
 		[]string{"questions/due, while what was listed moves away, ends or is parked"}, func(s *faulty) {
 			s.due = func(q protocol.DueQuery, due []*protocol.Record) protocol.DuePage {
 				if !slices.ContainsFunc(due, func(r *protocol.Record) bool { return dueAt(r) == q.Page }) {

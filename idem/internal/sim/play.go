@@ -40,8 +40,8 @@ func (w *World) Sweep(operations []reconcile.Operation) {
 }
 
 // Play delivers a request as clients and queues do: again at once, again when the lease is over, and again
-// until what was frozen or late has gone on, the plan's fates have come or do not come any more, and what comes of
-// it stays.
+// until frozen and late calls have gone on, the plan's fates have come or do not come any more, and the answers
+// stay the same.
 func (w *World) Play(request Request) {
 	d := &deliveries{w: w, request: request, messages: map[message]*progress{}}
 	d.deliver()
