@@ -14,11 +14,11 @@ const (
 	// chunk is how many messages a call of a sender gets: one request, if they are
 	// small, so that all are sent in the time that the call has.
 	chunk = 10
-	// giveUp is after what failures in a row a run sends nothing more to the destination: two calls that fail
-	// as a whole, since one may be a single message's fault.
+	// giveUp is the sum of failures in a row after which a run sends nothing more to the destination. Two calls
+	// that fail as a whole reach it: one may be a single message's fault.
 	giveUp = 2 * failure
-	// failure is what such a call counts. That of a suspect alone counts 1 where the run has sent other
-	// messages: it is probably the message's fault.
+	// failure is what a call counts that fails as a whole. A call with one suspect counts 1 if the destination
+	// has taken other messages in the run: the message is probably at fault.
 	failure = 5
 )
 
@@ -107,8 +107,8 @@ func (x *run) destination(name string, lanes []*lane) {
 	}
 }
 
-// isDue reports whether a message can be tried. A sweep tries none twice, and what was left to it since it has begun
-// was not tried.
+// isDue reports whether a message can be tried. A sweep tries none twice: what it has tried waits for the next sweep.
+// A message without a try was left to it.
 func (x *run) isDue(e *Entry) bool {
 	at := time.Now()
 	if !x.stream && e.Tries > 0 {

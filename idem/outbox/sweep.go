@@ -58,7 +58,7 @@ type pass struct {
 	refs   []Ref  // the rest of the page
 	// held are lanes whose first messages were read before and still wait.
 	held map[Lane]bool
-	// orders are what was left to the sweep in an order and was read in this shard.
+	// orders has what was read of each lane in this shard, of messages that were left to the sweep.
 	orders map[Lane]*order
 	// long has lanes that may have more messages: for each of them the last message that was read. Those before it are
 	// sent.

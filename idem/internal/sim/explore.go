@@ -60,7 +60,7 @@ func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
 	return r, nil
 }
 
-// Wander plays a story so many times, each time with more faults of a seed's than the time before: up to seven.
+// Wander plays a story once for each seed. The first runs have one fault, the last ones seven.
 func Wander(seeds int, play func(func(*World)) (*World, error)) (*Report, error) {
 	r := &Report{Found: map[string][]string{}}
 	calm, err := play(func(*World) {})

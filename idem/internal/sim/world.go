@@ -128,8 +128,8 @@ func (w *World) enter(call string) (Point, Fate) {
 	return at, w.plan[at]
 }
 
-// Wander has so many calls go wrong, one in seven, by a seed. Functions have a time-out with each other one: no
-// process goes on then that was frozen.
+// Wander makes one call in seven go wrong, up to a number of faults. A seed decides which ones and how. With odd seeds
+// functions have a time-out, which ends frozen processes. With even seeds frozen processes go on.
 func (w *World) Wander(seed uint64, faults int) {
 	w.plan, w.random, w.left, w.limited = Plan{}, rand.New(rand.NewPCG(seed, 1)), faults, seed%2 == 1
 }
