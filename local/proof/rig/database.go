@@ -3,14 +3,16 @@ package rig
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/testenv/child"
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
@@ -37,24 +39,61 @@ func NewDatabase(tb testing.TB) *Database {
 		tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	}
 	childtest.Need(tb, "DynamoDB Local", func() (*Database, error) { return d, d.start() })
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(tb, err)
-	d.URL = "http://" + listener.Addr().String()
+	front := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", d.address()
+			r.Out.Host = r.In.Host // it is part of the signature
+		},
+		Transport:      transport,
+		ModifyResponse: committed,
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	})
+	d.URL = front.URL
 	tb.Cleanup(func() {
-		_ = listener.Close()
+		front.CloseClientConnections()
+		front.Close()
 		_ = d.server.Close()
 	})
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go d.forward(client)
-		}
-	}()
 	return d
 }
+
+// transport keeps a connection for each caller of a crowd.
+var transport = func() http.RoundTripper {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = 64
+	return t
+}()
+
+// committed waits until a transaction that is confirmed is on disk. DynamoDB Local replies before it commits: it
+// leaves the commit to the thread that does all SQL, one statement after the other. So a question that this thread
+// answers is answered after the commit, and a reply that a kill overtakes reaches no client.
+func committed(r *http.Response) error {
+	if r.StatusCode != http.StatusOK || !strings.HasSuffix(r.Request.Header.Get(target), ".TransactWriteItems") {
+		return nil
+	}
+	ask, err := http.NewRequestWithContext(r.Request.Context(), http.MethodPost, r.Request.URL.String(),
+		strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	ask.Header.Set(target, "DynamoDB_20120810.ListTables")
+	for _, name := range []string{"Authorization", "Content-Type", "X-Amz-Date"} {
+		ask.Header.Set(name, r.Request.Header.Get(name))
+	}
+	answer, err := transport.RoundTrip(ask)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close() // read or not
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("wait for a commit: %s", answer.Status)
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	return err
+}
+
+// target is the header with the operation.
+const target = "X-Amz-Target"
 
 func (d *Database) start() (err error) {
 	server, err := dynamodblocal.Start(context.Background(), &dynamodblocal.Options{DataDir: d.dir})
@@ -64,21 +103,11 @@ func (d *Database) start() (err error) {
 	return err
 }
 
-// forward brings a connection to the server that runs now, until either of them ends it.
-func (d *Database) forward(client net.Conn) {
-	defer client.Close()
+// address is that of the server that runs now.
+func (d *Database) address() string {
 	d.mu.Lock()
-	address := d.server.Endpoint()[len("http://"):]
-	d.mu.Unlock()
-	server, err := net.Dial("tcp", address)
-	if err != nil {
-		return
-	}
-	go func() {
-		defer server.Close()
-		_, _ = io.Copy(server, client)
-	}()
-	_, _ = io.Copy(client, server)
+	defer d.mu.Unlock()
+	return d.server.Endpoint()[len("http://"):]
 }
 
 // Kill kills the server in whatever it does, and starts it again.
