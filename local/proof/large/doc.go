@@ -4,7 +4,5 @@
 // operators that settle what attempts leave open.
 //
 // At the end nothing has happened twice, nothing is lost, and nothing is open that a sweep does
-// not find. The history of each request must be one that a single register could have, whose
-// specification is spec_test.go. Porcupine finds the order of its operations, or shows that there
-// is none.
+// not find. The history of each request must be one that a register could have (package register).
 package large

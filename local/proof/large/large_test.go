@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,42 +11,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 	"github.com/idem-go/idempotency/local/proof/rig"
+	"github.com/idem-go/idempotency/local/proof/rig/register"
 )
 
-var (
-	seed     = flag.Uint64("seed", 1, "of the fates, the faults and who asks when")
-	requests = flag.Int("requests", 0, "how many there are; without it the run is skipped")
-)
+var seed = flag.Uint64("seed", 1, "of the fates, the faults and who asks when")
 
 // role is the environment variable of the processes, which are copies of the test.
 const role = "IDEM_LARGE_WORKER"
 
-func TestMain(m *testing.M) { testmain.Run(m, testmain.Role{Env: role, Main: work}) }
-
-// check returns the requests whose histories no register could have, and keeps their pictures.
-func (w *world) check() (broken []string) {
-	for n, history := range w.history {
-		result, info := porcupine.CheckOperationsVerbose(model(modeOf(n).parks()), history, time.Minute)
-		require.NotEqual(w.t, porcupine.Unknown, result, "%d: too long a history", n)
-		if result == porcupine.Ok {
-			continue
-		}
-		picture := filepath.Join(os.TempDir(), fmt.Sprintf("%s-%d.html", filepath.Base(w.t.Name()), n))
-		if err := porcupine.VisualizePath(model(modeOf(n).parks()), info, picture); err != nil {
-			w.t.Errorf("no picture: %v", err)
-		}
-		broken = append(broken, fmt.Sprintf("%s %d: no order of its operations is right: %s\n%v", modeOf(n).op.Name, n,
-			picture, history))
-	}
-	return broken
+func TestMain(m *testing.M) {
+	_ = os.Unsetenv(dynamodblocal.EnvEndpoint) // a database that is given cannot be killed
+	testmain.Parallel(4)                       // they mostly wait
+	testmain.Run(m, testmain.Role{Env: role, Main: work})
 }
 
 // audit holds outcomes, effects, entries, balances and messages to each other.
@@ -105,7 +88,8 @@ func (w *world) audit() (wrong []string) {
 			say(n, "it took effect twice: %v, %v, %v", unique[n], tokens[n], entries[n])
 		}
 		if more := w.again(n); more > 0 {
-			say(n, "%d runs after one that may have taken effect: %+v, %v", more, w.recorder.Of(n), w.history[n])
+			say(n, "%d runs after one that may have taken effect: %+v, %v", more, w.recorder.Of(n),
+				w.history.Of(strconv.Itoa(n)))
 		}
 		if done != (effects == 1) {
 			say(n, "it is %s with %d effects: %+v", rec.State, effects, rec)
@@ -203,9 +187,8 @@ func (w *world) again(n int) int {
 			may++
 		}
 	}
-	for _, o := range w.history[n] {
-		switch got := o.Output.(operation); {
-		case got.What == probed && got.Value == empty, got.What == resolved && got.Value == empty:
+	for _, o := range w.history.Of(strconv.Itoa(n)) {
+		if (o.What == register.Probed || o.What == register.Resolved) && o.Value == register.Empty {
 			may++
 		}
 	}
@@ -215,38 +198,47 @@ func (w *world) again(n int) int {
 // play is a run. It returns what is wrong.
 func (w *world) play() []string {
 	w.load()
-	wrong := slices.Concat(w.settle(), w.audit(), w.check(), w.forget())
-	w.t.Logf("seed %d: %d requests: %v; faults %v", *seed, len(w.requests), w.counts, w.faults.Count())
+	wrong := append(w.settle(), w.audit()...)
+	for _, b := range w.broken() {
+		wrong = append(wrong, b.String())
+	}
+	wrong = append(wrong, w.forget()...)
+	w.t.Logf("seed %d: %d requests: operations %v; %v; faults %v", *seed, len(w.requests), w.history.Counts(), w.counts,
+		w.faults.Count())
 	return wrong
+}
+
+// broken are the requests whose histories no register could have.
+func (w *world) broken() []register.Broken {
+	return w.history.Broken(w.t, func(key string) bool { return modeOf(numberOf(key)).parks() })
 }
 
 // hasty is with leases that are over soon, and no patience with a database that does not answer.
 var hasty = config{Lease: 6 * time.Second, Patience: 3 * time.Second}
 
-// asked is how many requests there are.
-func asked(t *testing.T) int {
-	if *requests == 0 {
-		t.Skip("it takes minutes: go test -v ./local/proof/large -args -requests=400")
-	}
-	return *requests
-}
-
 func TestThePromiseAtLarge(t *testing.T) {
-	all := asked(t)
+	t.Parallel()
+	all := 42
+	if rig.Long() {
+		all = 1600
+	}
 	for name, part := range map[string]int{"with transactions": 1, "without transactions": 4} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := hasty
 			c.WithoutTransactions = part > 1
 			w := newWorld(t, all/part, c, rig.AnyFate(int(*seed)))
 			w.trouble()
 			require.Empty(t, w.play())
-			require.NotZero(t, w.counts[string(ran)], w.counts)
+			counts := w.history.Counts()
+			require.NotZero(t, counts[register.Ran])
 			require.NotZero(t, w.counts["at the end "+string(idem.Completed)], w.counts)
-			if all < 1000 {
+			if !rig.Long() {
 				return // a short run has not each of them
 			}
-			for _, what := range []what{ran, replayed, parked, denied, lost, probed, resolved} {
-				require.NotZero(t, w.counts[string(what)], what)
+			for _, what := range []register.What{register.Replayed, register.Parked, register.Denied, register.Lost,
+				register.Probed, register.Resolved} {
+				require.NotZero(t, counts[what], what)
 			}
 			for _, fault := range rig.AllFaults {
 				require.True(t, w.faults.Count()[fault] > 0 || c.WithoutTransactions, fault)
@@ -257,8 +249,8 @@ func TestThePromiseAtLarge(t *testing.T) {
 
 // Conflicts alone are waited out: they cost no claim, and each request is done by its first attempt.
 func TestConflictsAlone(t *testing.T) {
-	asked(t)
-	w := newWorld(t, 70, config{Lease: 10 * time.Minute, Patience: time.Minute}, func(int, int) string { return "ok" })
+	t.Parallel()
+	w := newWorld(t, 35, config{Lease: 10 * time.Minute, Patience: time.Minute}, func(int, int) string { return "ok" })
 	w.calm = true
 	w.faults = faultnet.NewRandom(*seed, nil, func(op string) (float64, []string) {
 		if slices.Contains([]string{"TransactWriteItems", "PutItem", "UpdateItem"}, op) {
@@ -275,21 +267,19 @@ func TestConflictsAlone(t *testing.T) {
 		}
 	}
 	require.NotZero(t, w.faults.Count()[faultnet.Conflicted])
-	require.Zero(t, w.counts[string(denied)]+w.counts[string(lost)]+w.counts[string(parked)], w.counts)
+	counts := w.history.Counts()
+	require.Zero(t, counts[register.Denied]+counts[register.Lost]+counts[register.Parked], counts)
 }
 
 func TestABrokenHistoryIsSeen(t *testing.T) {
-	asked(t)
-	c := hasty
-	c.Plant = "forgetful"
-	w := newWorld(t, 40, c, rig.AnyFate(int(*seed)))
-	w.trouble()
-	w.play()
-	broken := w.check()
+	t.Parallel()
+	w := newWorld(t, 14, config{Lease: 10 * time.Minute, Patience: time.Minute, Plant: "forgetful"},
+		func(int, int) string { return "ok" })
+	w.calm, w.faults = true, faultnet.NewRandom(*seed, nil, func(string) (float64, []string) { return 0, nil })
+	require.NotEmpty(t, w.play())
+	broken := w.broken()
 	require.NotEmpty(t, broken)
-	for _, what := range broken {
-		picture := strings.Fields(what[strings.Index(what, os.TempDir()):])[0]
-		require.FileExists(t, picture)
-		require.NoError(t, os.Remove(picture))
+	for _, b := range broken {
+		require.NoError(t, os.Remove(b.Picture))
 	}
 }

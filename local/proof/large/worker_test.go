@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,6 +27,7 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
+	"github.com/idem-go/idempotency/local/proof/rig/register"
 	"github.com/idem-go/idempotency/local/proof/rig/runs"
 )
 
@@ -124,15 +126,15 @@ func work(value string) error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	for path, do := range map[string]func(context.Context, url.Values) (operation, error){
+	for path, do := range map[string]func(context.Context, url.Values) (register.Operation, error){
 		"/call": w.call, "/work": w.work, "/resolve": w.resolve, "/forget": w.forget,
-		"/sweep": func(ctx context.Context, _ url.Values) (operation, error) {
+		"/sweep": func(ctx context.Context, _ url.Values) (register.Operation, error) {
 			_, err := w.sweeper.Sweep(ctx)
-			return operation{}, err
+			return register.Operation{}, err
 		},
-		"/relay": func(ctx context.Context, _ url.Values) (operation, error) {
+		"/relay": func(ctx context.Context, _ url.Values) (register.Operation, error) {
 			_, err := w.relay.Sweep(ctx)
-			return operation{}, err
+			return register.Operation{}, err
 		},
 	} {
 		http.HandleFunc(path, func(rw http.ResponseWriter, req *http.Request) {
@@ -149,6 +151,10 @@ func work(value string) error {
 	if err != nil {
 		return err
 	}
+	go func() { // the world has ended with its input
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
 	fmt.Println("Listening on", listener.Addr())
 	return http.Serve(listener, nil)
 }
@@ -286,7 +292,7 @@ func (a *attempt) move(tx *dynamostore.Tx, n int) {
 }
 
 // call makes a caller's call.
-func (w *worker) call(ctx context.Context, form url.Values) (operation, error) {
+func (w *worker) call(ctx context.Context, form url.Values) (register.Operation, error) {
 	n, own := numberOf(form.Get("n")), &attempt{worker: w, call: form.Get("call")}
 	if !modeOf(n).later {
 		res, err := idem.Run(ctx, w.engine, keyOf(n), n, own.handle)
@@ -300,14 +306,14 @@ func (w *worker) call(ctx context.Context, form url.Values) (operation, error) {
 }
 
 // work does what was accepted for later.
-func (w *worker) work(ctx context.Context, form url.Values) (operation, error) {
+func (w *worker) work(ctx context.Context, form url.Values) (register.Operation, error) {
 	n, own := numberOf(form.Get("n")), &attempt{worker: w, call: form.Get("call")}
 	res, err := later.Work(ctx, w.engine, modeOf(n).op, keyOf(n).ID(), own.handle)
 	return own.got(res, err), nil
 }
 
 // got is what came of a call, as its caller sees it.
-func (a *attempt) got(res idem.Result[int], err error) (o operation) {
+func (a *attempt) got(res idem.Result[int], err error) (o register.Operation) {
 	if err != nil {
 		defer func() { o.Why = err.Error() }()
 	}
@@ -325,19 +331,19 @@ func (a *attempt) got(res idem.Result[int], err error) (o operation) {
 	}
 	switch {
 	case res.Outcome.Queued:
-		return operation{What: lost, Value: a.run}
+		return register.Operation{What: register.Lost, Value: a.run}
 	case value != 0 && value == a.run:
-		return operation{What: ran, Value: value}
+		return register.Operation{What: register.Ran, Value: value}
 	case value != 0:
-		return operation{What: replayed, Value: value}
+		return register.Operation{What: register.Replayed, Value: value}
 	case a.run == 0 && errors.Is(err, idem.ErrOutcomeUnknown):
-		return operation{What: parked}
+		return register.Operation{What: register.Parked}
 	case a.run == 0:
-		return operation{What: nothing}
+		return register.Operation{What: register.Nothing}
 	case a.err != nil, errors.As(err, &commit) && !commit.Ambiguous:
-		return operation{What: denied}
+		return register.Operation{What: register.Denied}
 	}
-	return operation{What: lost, Value: a.run}
+	return register.Operation{What: register.Lost, Value: a.run}
 }
 
 // probe asks the provider what became of a request.
@@ -377,15 +383,15 @@ func (w *worker) known(n string) (int, error) {
 }
 
 // resolve is an operator who looks at a question, asks the provider, and says what is right.
-func (w *worker) resolve(ctx context.Context, form url.Values) (operation, error) {
+func (w *worker) resolve(ctx context.Context, form url.Values) (register.Operation, error) {
 	n := numberOf(form.Get("n"))
 	rec, err := w.admin.Lookup(ctx, keyOf(n).ID())
 	if err != nil || rec == nil || !modeOf(n).parks() || !rec.Lapsed(clock{w.Clock, w.Skew}.now(), margin) {
-		return operation{What: nothing}, err
+		return register.Operation{What: register.Nothing}, err
 	}
 	known, err := w.known(form.Get("n"))
 	if err != nil || known < 0 {
-		return operation{What: nothing}, err
+		return register.Operation{What: register.Nothing}, err
 	}
 	res := reconcile.Resolution{To: idem.Released, Attempt: rec.Attempt}
 	for name, step := range rec.Steps {
@@ -396,24 +402,24 @@ func (w *worker) resolve(ctx context.Context, form url.Values) (operation, error
 	if known > 0 && !modeOf(n).steps {
 		out, err := reconcile.Encode(known)
 		if err != nil {
-			return operation{}, err
+			return register.Operation{}, err
 		}
 		res.To, res.Result = idem.Completed, &out
 	}
 	err = w.admin.Resolve(ctx, rec.ID, res, reconcile.Change{Actor: "alice", Reason: "the provider says so",
 		IfWrite: rec.Write})
 	if err != nil { // another one was first, or the store is down: what the provider said is in the history
-		return operation{What: nothing, Why: err.Error()}, nil
+		return register.Operation{What: register.Nothing, Why: err.Error()}, nil
 	}
 	if res.To == idem.Released {
-		known = empty
+		known = register.Empty
 	}
-	return operation{What: resolved, Value: known}, nil
+	return register.Operation{What: register.Resolved, Value: known}, nil
 }
 
 // forget removes a record.
-func (w *worker) forget(ctx context.Context, form url.Values) (operation, error) {
-	return operation{}, w.admin.Forget(ctx, keyOf(numberOf(form.Get("n"))).ID(),
+func (w *worker) forget(ctx context.Context, form url.Values) (register.Operation, error) {
+	return register.Operation{}, w.admin.Forget(ctx, keyOf(numberOf(form.Get("n"))).ID(),
 		reconcile.Change{Actor: "bob", Reason: "a person's right"})
 }
 

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -31,11 +30,12 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 	"github.com/idem-go/idempotency/local/proof/rig"
+	"github.com/idem-go/idempotency/local/proof/rig/register"
 	"github.com/idem-go/idempotency/local/proof/rig/runs"
 )
 
 // processes that do the work at the same time.
-const processes = 4
+const processes = 6
 
 // world is a database and what is outside of it: processes, a provider, a queue, callers, and what all of them got.
 type world struct {
@@ -50,7 +50,7 @@ type world struct {
 	faults   *faultnet.Random
 	recorder *rig.Recorder
 	clock    clock
-	begun    time.Time
+	history  *register.History
 
 	mu       sync.Mutex
 	random   *rand.Rand
@@ -59,8 +59,7 @@ type world struct {
 	workers  [processes]*child.Server
 	frozen   [processes]bool
 	killed   map[int]bool // by process id
-	clients  int
-	history  map[int][]porcupine.Operation
+	calls    int
 	ended    map[int]bool
 	asked    int // a request that was parked, which an operator looks at
 	counts   map[string]int
@@ -79,9 +78,9 @@ type world struct {
 
 // newWorld is one for so many requests, without what a table without transactions does not have.
 func newWorld(t *testing.T, count int, c config, fate func(n, run int) string) *world {
-	w := &world{t: t, config: c, begun: time.Now(), random: rand.New(rand.NewPCG(*seed, 0)),
+	w := &world{t: t, config: c, history: register.NewHistory(), random: rand.New(rand.NewPCG(*seed, 0)),
 		database: rig.NewDatabase(t), attempts: faultnet.New(), outside: faultnet.New(), killed: map[int]bool{},
-		history: map[int][]porcupine.Operation{}, ended: map[int]bool{}, counts: map[string]int{},
+		ended: map[int]bool{}, counts: map[string]int{},
 		commits: map[string]int{}, changes: map[string]int{}, unsure: map[string]int{},
 		messages: map[int]map[string]int{},
 		// The relay's clock is the machine's, and takes a message of tomorrow for one that is not due.
@@ -234,9 +233,9 @@ func (w *world) known(rw http.ResponseWriter, req *http.Request) {
 			run = e.Run
 		}
 	}
-	o := operation{What: probed, Value: run}
+	o := register.Operation{What: register.Probed, Value: run}
 	if modeOf(n).steps { // its answer is about the step alone
-		o.Value = empty
+		o.Value = register.Empty
 	}
 	w.note(n, begun, o)
 	fmt.Fprint(rw, run)
@@ -301,55 +300,47 @@ func (w *world) process() (*child.Server, int) {
 }
 
 // ask has a process do something. It is lost if the process does not live to answer.
-func (w *world) ask(do string, n int) operation {
+func (w *world) ask(do string, n int) register.Operation {
 	w.late.Add(1)
 	defer w.late.Done()
 	p, i := w.process()
 	begun := time.Now()
-	call := locked(w, func() string { w.clients++; return strconv.Itoa(w.clients) })
+	call := locked(w, func() string { w.calls++; return strconv.Itoa(w.calls) })
 	said, err := runs.Post(p.Endpoint()+"/"+do, url.Values{"n": {strconv.Itoa(n)}, "call": {call}})
 	if locked(w, func() bool { return w.frozen[i] }) {
 		w.tally("answers of frozen processes")
 	}
-	var o operation
+	var o register.Operation
 	if err == nil {
 		err = json.Unmarshal([]byte(said), &o)
 	}
 	if err != nil {
-		o = operation{What: lost, Why: err.Error()}
+		o = register.Operation{What: register.Lost, Why: err.Error()}
 		for i, r := range w.recorder.Of(n) {
 			if r.About.Get("call") == call {
 				o.Value = i + 1
 			}
 		}
 	}
-	if do == "call" || do == "work" || do == "resolve" && o.What == resolved {
+	if do == "call" || do == "work" || do == "resolve" && o.What == register.Resolved {
 		w.note(n, begun, o)
 	}
 	return o
 }
 
 // note adds to the history of a request.
-func (w *world) note(n int, begun time.Time, o operation) {
+func (w *world) note(n int, begun time.Time, o register.Operation) {
+	w.history.Note(strconv.Itoa(n), begun, o)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.counts[string(o.What)]++
-	switch o.What {
-	case nothing:
-		return
-	case parked:
+	if o.What == register.Parked {
 		w.asked = n
 	}
-	end := int64(time.Since(w.begun))
-	if o.open() {
-		end = 1 << 62
-	}
-	w.clients++
-	w.ended[n] = w.ended[n] || o.What == ran || o.What == replayed
-	w.history[n] = append(w.history[n], porcupine.Operation{
-		ClientId: w.clients, Call: int64(begun.Sub(w.begun)), Output: o, Return: end,
-	})
+	w.ended[n] = w.ended[n] || ended(o)
 }
+
+// ended says that a caller got the outcome.
+func ended(o register.Operation) bool { return o.What == register.Ran || o.What == register.Replayed }
 
 // jump moves the world's clock.
 func (w *world) jump(d time.Duration) {
@@ -380,14 +371,14 @@ func (w *world) load() {
 		})
 	}
 	var sent int
-	rig.Crowd(w.t, queue, 12, 40*time.Minute, func(int) func(context.Context, int) error {
+	rig.Crowd(w.t, queue, 24, 40*time.Minute, func(int) func(context.Context, int) error {
 		return func(ctx context.Context, n int) error {
 			for range 3 {
 				o := w.ask("call", n)
-				if o.What == ran || o.What == replayed || modeOf(n).later && o.What == nothing {
+				if ended(o) || modeOf(n).later && o.What == register.Nothing {
 					break
 				}
-				if o.What == parked && w.chance(50) { // its caller has somebody look
+				if o.What == register.Parked && w.chance(50) { // its caller has somebody look
 					w.ask("resolve", n)
 				}
 				<-time.After(time.Duration(w.n(100)) * time.Millisecond)
@@ -409,7 +400,7 @@ func (w *world) disturb(sent, of int) {
 		return
 	}
 	defer w.disturbing.Unlock()
-	if (sent-1)*4/of > locked(w, func() int { return w.counts["database killed"] }) {
+	if sent*4/min(of, 800) > locked(w, func() int { return w.counts["database killed"] }) {
 		w.tally("database killed")
 		if err := w.database.Kill(); err != nil {
 			w.t.Errorf("kill the database: %v", err)
@@ -422,7 +413,6 @@ func (w *world) disturb(sent, of int) {
 	switch w.disturbances % 4 {
 	case 0:
 		w.freeze()
-		w.hidden = append(w.hidden, w.unlisted()...)
 	case 1:
 		w.jump(-margin / 4)
 		w.tally("database frozen")
@@ -432,6 +422,7 @@ func (w *world) disturb(sent, of int) {
 	default:
 		w.jump(w.config.Lease + margin + time.Second)
 	}
+	w.hidden = append(w.hidden, w.unlisted()...)
 	w.sweep()
 }
 
@@ -479,7 +470,7 @@ func (w *world) deliver() {
 		w.queue = w.queue[1:]
 		w.mu.Unlock()
 		o := w.ask("work", n)
-		if o.What == ran || o.What == replayed {
+		if ended(o) {
 			if !w.chance(10) {
 				continue
 			}
@@ -514,7 +505,7 @@ func (w *world) settle() (unseen []string) {
 				all = append(all, n)
 			}
 		}
-		rig.Crowd(w.t, all, 12, 20*time.Minute, func(int) func(context.Context, int) error {
+		rig.Crowd(w.t, all, 24, 20*time.Minute, func(int) func(context.Context, int) error {
 			return func(_ context.Context, n int) error { w.ask("call", n); return nil }
 		})
 		if len(all) == 0 && len(w.questions()) == 0 && w.undelivered() == 0 {
@@ -529,7 +520,7 @@ func (w *world) settle() (unseen []string) {
 	}
 	for _, n := range w.requests {
 		if !w.ended[n] {
-			unseen = append(unseen, fmt.Sprintf("%s %d has no outcome: %v", modeOf(n).op.Name, n, w.history[n]))
+			unseen = append(unseen, fmt.Sprintf("%s %d has no outcome: %v", modeOf(n).op.Name, n, w.history.Of(strconv.Itoa(n))))
 		}
 	}
 	return append(unseen, fmt.Sprintf("%d messages are left", w.undelivered()))

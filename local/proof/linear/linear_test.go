@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -25,6 +23,7 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 	"github.com/idem-go/idempotency/local/proof/rig"
+	"github.com/idem-go/idempotency/local/proof/rig/register"
 )
 
 func TestMain(m *testing.M) { testmain.Run(m) }
@@ -55,11 +54,11 @@ type world struct {
 	begun time.Time
 	last  atomic.Int64 // execution or resolution
 
+	history *register.History
+
 	mu        sync.Mutex
 	random    *rand.Rand
 	processes []*service
-	history   map[string][]porcupine.Operation
-	counts    map[what]int
 }
 
 func (w *world) chance(percent int) bool {
@@ -104,34 +103,15 @@ func (w *world) process(n int) *service {
 	defer w.mu.Unlock()
 	if kills {
 		w.processes[n].dead.Store(true)
-		w.processes[n] = nil
-	}
-	if w.processes[n] == nil {
-		w.mu.Unlock()
-		p := w.start()
-		w.mu.Lock()
-		w.processes[n] = p
+		w.processes[n] = w.start()
 	}
 	return w.processes[n]
-}
-
-func (w *world) note(key string, client int, begun time.Time, o operation) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.counts[o.what]++
-	end := int64(time.Since(w.begun))
-	if o.what == lost {
-		end = 1 << 62 // it may come of it later
-	}
-	w.history[key] = append(w.history[key], porcupine.Operation{
-		ClientId: client, Call: int64(begun.Sub(w.begun)), Output: o, Return: end,
-	})
 }
 
 var errPlain = errors.New("plain")
 
 // call calls an operation in a process.
-func (w *world) call(client int, p *service, key string) {
+func (w *world) call(p *service, key string) {
 	begun := time.Now()
 	var mine atomic.Int64
 	res, err := idem.Run(w.t.Context(), p.engine, w.op.Key(idem.SingleTenant, key), 1,
@@ -143,26 +123,26 @@ func (w *world) call(client int, p *service, key string) {
 			}
 			return int(mine.Load()), nil
 		})
-	o := operation{what: nothing}
+	o := register.Operation{What: register.Nothing, Value: int(mine.Load())}
 	switch {
 	case p.dead.Load(), res.Outcome.Queued:
-		o = operation{lost, int(mine.Load())}
+		o.What = register.Lost
 	case err == nil && res.Outcome.Executed:
-		o = operation{ran, res.Value}
+		o.What = register.Ran
 	case err == nil:
-		o = operation{replayed, res.Value}
+		o.What, o.Value = register.Replayed, res.Value
 	case errors.Is(err, errPlain):
-		o = operation{what: uncertain}
+		o.What = register.Uncertain
 	case errors.Is(err, idem.ErrOutcomeUnknown) && mine.Load() == 0:
-		o = operation{what: parked}
+		o.What = register.Parked
 	case mine.Load() != 0: // it lost its claim
-		o = operation{lost, int(mine.Load())}
+		o.What = register.Lost
 	}
-	w.note(key, client, begun, o)
+	w.history.Note(key, begun, o)
 }
 
 // resolve records an outcome from outside, if the key has an open question.
-func (w *world) resolve(client int, key string) {
+func (w *world) resolve(key string) {
 	begun, value := time.Now(), w.last.Add(1)
 	r, err := reconcile.New(w.store, nil)
 	require.NoError(w.t, err)
@@ -170,17 +150,17 @@ func (w *world) resolve(client int, key string) {
 		To: idem.Completed, Result: &protocol.Encoded{Body: fmt.Appendf(nil, "%d", value)},
 	}, reconcile.Change{Actor: "alice", Reason: "a test"})
 	if err == nil {
-		w.note(key, client, begun, operation{resolved, int(value)})
+		w.history.Note(key, begun, register.Operation{What: register.Resolved, Value: int(value)})
 	}
 }
 
 // play has clients call the keys.
 func play(t *testing.T, s store, op idem.Operation, keys int) *world {
 	w := &world{t: t, store: s, op: op, begun: time.Now(), random: rand.New(rand.NewPCG(1, 2)),
-		history: map[string][]porcupine.Operation{}, counts: map[what]int{}}
+		history: register.NewHistory()}
 	const clients = 6
 	for range 3 {
-		w.processes = append(w.processes, nil)
+		w.processes = append(w.processes, w.start())
 	}
 	var all sync.WaitGroup
 	for client := range clients {
@@ -188,9 +168,9 @@ func play(t *testing.T, s store, op idem.Operation, keys int) *world {
 			for n := range 4 * keys {
 				key := fmt.Sprint("key-", (n+client)%keys)
 				if op.Repeat == idem.NotRepeatable && w.chance(5) {
-					w.resolve(client, key)
+					w.resolve(key)
 				}
-				w.call(client, w.process(int(w.upTo(3))), key)
+				w.call(w.process(int(w.upTo(3))), key)
 				time.Sleep(w.upTo(10 * time.Millisecond))
 			}
 		})
@@ -199,22 +179,9 @@ func play(t *testing.T, s store, op idem.Operation, keys int) *world {
 	return w
 }
 
-// check returns the keys whose histories no register could have, and keeps their pictures.
-func (w *world) check() (broken []string) {
-	m := model(w.op.Repeat == idem.Repeatable)
-	for key, history := range w.history {
-		result, info := porcupine.CheckOperationsVerbose(m, history, time.Minute)
-		require.NotEqual(w.t, porcupine.Unknown, result, "%s: too long a history", key)
-		if result == porcupine.Ok {
-			continue
-		}
-		broken = append(broken, key)
-		picture := filepath.Join(os.TempDir(), fmt.Sprintf("%s-%s.html", filepath.Base(w.t.Name()), key))
-		if porcupine.VisualizePath(m, info, picture) == nil {
-			w.t.Logf("%s: no order of its operations is right: %s\n%v", key, picture, history)
-		}
-	}
-	return broken
+// broken are the keys whose histories no register could have.
+func (w *world) broken() []register.Broken {
+	return w.history.Broken(w.t, func(string) bool { return w.op.Repeat == idem.NotRepeatable })
 }
 
 func TestHistoriesAreThoseOfARegister(t *testing.T) {
@@ -234,9 +201,9 @@ func TestHistoriesAreThoseOfARegister(t *testing.T) {
 			t.Run(fmt.Sprint(name, " ", repeat), func(t *testing.T) {
 				t.Parallel()
 				w := play(t, open(t), idem.Operation{Name: "register", Repeat: repeat}, keys)
-				t.Log(w.counts)
-				require.Empty(t, w.check())
-				require.NotZero(t, w.counts[ran])
+				t.Log(w.history.Counts())
+				require.Empty(t, w.broken())
+				require.NotZero(t, w.history.Counts()[register.Ran])
 			})
 		}
 	}
@@ -255,5 +222,9 @@ func (f forgetful) Acquire(ctx context.Context, now time.Time, c protocol.Claim)
 
 func TestABrokenHistoryIsSeen(t *testing.T) {
 	w := play(t, forgetful{memstore.New()}, idem.Operation{Name: "register"}, 5)
-	require.NotEmpty(t, (&world{t: t, op: w.op, history: w.history}).check())
+	broken := w.broken()
+	require.NotEmpty(t, broken)
+	for _, b := range broken {
+		require.NoError(t, os.Remove(b.Picture))
+	}
 }

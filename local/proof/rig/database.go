@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/idem-go/idempotency/idem/testenv/child"
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
@@ -28,10 +30,11 @@ type Database struct {
 	server *child.Server
 }
 
-// NewDatabase starts one, which ends with the test. The test is not parallel.
+// NewDatabase starts one, which ends with the test. None is given by [dynamodblocal.EnvEndpoint], since it could not be
+// killed.
 func NewDatabase(tb testing.TB) *Database {
 	tb.Helper()
-	tb.Setenv(dynamodblocal.EnvEndpoint, "") // one that is given cannot be killed
+	require.Empty(tb, os.Getenv(dynamodblocal.EnvEndpoint))
 	d := &Database{dir: tb.TempDir()}
 	// A file in memory outlives the process too, and a busy disk is slow.
 	if dir, err := os.MkdirTemp("/dev/shm", "idem-"); err == nil {

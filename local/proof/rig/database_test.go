@@ -14,11 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 )
 
 // What a client was told is on disk: the server is killed the moment it has confirmed one transaction of many.
 func TestWhatIsConfirmedSurvivesAKill(t *testing.T) {
+	t.Setenv(dynamodblocal.EnvEndpoint, "") // one that is given cannot be killed
 	d := NewDatabase(t)
 	db := dynamodb.New(dynamodb.Options{BaseEndpoint: &d.URL, Region: "us-east-1", Retryer: retry.NewStandard(),
 		Credentials: credentials.NewStaticCredentialsProvider("idemlocal", "idemlocal", "")})

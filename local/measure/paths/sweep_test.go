@@ -1,4 +1,4 @@
-package questions
+package paths_test
 
 import (
 	"fmt"
@@ -22,6 +22,8 @@ import (
 
 // input is a fingerprint.
 const input = "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k"
+
+var refund = idem.Operation{Name: "refund"}
 
 // A sweep of a table with many records costs what is due costs, and nothing for the rest:
 // for those that have ended, and for those that still run.
