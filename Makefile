@@ -78,8 +78,8 @@ tidy: ## Tidy the go.mod of every module
 	@./local/cmd/tidy.sh
 
 .PHONY: verify
-verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=60s each), bench and size
-	@$(MAKE) -k --no-print-directory verify-tests fuzz bench size
+verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=60s each), mutants, bench and size
+	@$(MAKE) -k --no-print-directory verify-tests fuzz mutants bench size
 
 .PHONY: verify-tests
 verify-tests: verify-library verify-proofs verify-cdk
@@ -100,6 +100,10 @@ fuzz: ## Run every fuzz test for FUZZ (60s)
 			cat $$out; \
 		done; \
 	done; rm -f $$out; exit $$failed
+
+.PHONY: mutants
+mutants: ## Make a list of mistakes in the code, one at a time, and fail where the tests find one no more
+	$(WITH_DB) $(GO) run ./local/measure/mutants
 
 .PHONY: bench
 bench: ## Measure what the library adds, and fail where it adds too much

@@ -18,7 +18,7 @@ var list []byte
 
 // mutant is one mistake in the code, or what is left of one. mutants.yaml says what the fields are.
 type mutant struct {
-	ID, In, Tests, By, Wrong, From, To, Gone string
+	ID, In, Tests, By, Survives, Wrong, From, To, Gone string
 }
 
 // group is the part of the code that the mistake is in.

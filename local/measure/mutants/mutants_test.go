@@ -31,6 +31,7 @@ func TestEveryMutantHasItsPlace(t *testing.T) {
 			t.Error(err)
 		}
 		require.NotEmpty(t, m.Wrong, m.ID)
+		require.True(t, (m.By == "") == (m.Survives != ""), "%s says which test finds it, or why none can", m.ID)
 		require.NotEmpty(t, m.tests(), m.ID)
 		if pkg, name, ok := strings.Cut(m.By, " "); ok {
 			require.Contains(t, testsOf(t, filepath.Join(root, pkg)), "func "+name+"(", m.ID)

@@ -44,7 +44,7 @@ func (r result) String() string {
 	case r.by != "":
 		return fmt.Sprintf("%-9s %s", r.by, r.ID)
 	}
-	return fmt.Sprintf("survived  %s in %v: %s", r.ID, took, r.Wrong)
+	return fmt.Sprintf("survived  %s in %v: %s: %s", r.ID, took, r.Wrong, cmp.Or(r.Survives, "its row does not say why"))
 }
 
 // tests are those of the mutant's row, or of its group.
