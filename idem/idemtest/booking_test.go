@@ -64,30 +64,24 @@ func TestBook(t *testing.T) {
 			b := Booking{ID: "b-1", Cents: 4200}
 			return idem.Do(ctx, e, Book.Key("acme", b.ID), b, desk.Book)
 		})
-	})
+	}).Golden(t, "testdata/book.txt")
 }
 
 // The page has what Explore prints.
 func TestThePageOfExplore(t *testing.T) {
-	book := func(desk func(Bank) func(context.Context, Booking) (string, error)) func(*idemtest.World) {
-		return func(w *idemtest.World) {
-			handler := desk(fakeBank{w.Provider("bank")})
-			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
-				b := Booking{ID: "b-1", Cents: 4200}
-				return idem.Do(ctx, e, Book.Key("acme", b.ID), b, handler)
-			})
-		}
-	}
 	page, err := os.ReadFile("README.md")
 	require.NoError(t, err)
+	table, err := os.ReadFile("testdata/book.txt")
+	require.NoError(t, err)
 	const twice = "bank: charge took place more than once"
-	story := idemtest.StoryOf(t, twice, book(func(b Bank) func(context.Context, Booking) (string, error) {
-		return (&careless{b}).Book
-	}))
-	table := idemtest.Explore(t, book(func(b Bank) func(context.Context, Booking) (string, error) {
-		return (&Desk{b}).Book
-	})).String()
-	for _, text := range []string{twice + ":\n  " + strings.Join(story, "\n  ") + "\n", table} {
+	story := idemtest.StoryOf(t, twice, func(w *idemtest.World) {
+		desk := &careless{fakeBank{w.Provider("bank")}}
+		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			b := Booking{ID: "b-1", Cents: 4200}
+			return idem.Do(ctx, e, Book.Key("acme", b.ID), b, desk.Book)
+		})
+	})
+	for _, text := range []string{twice + ":\n  " + strings.Join(story, "\n  ") + "\n", string(table)} {
 		require.Contains(t, string(page), "```text\n"+text+"```\n", "put what Explore prints into the page")
 	}
 }

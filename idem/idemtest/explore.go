@@ -158,14 +158,6 @@ func explore(t *testing.T, most int, story func(*World)) (*sim.Report, error) {
 	})
 }
 
-// Report is what became of the runs of an exploration.
-type Report struct{ sim *sim.Report }
-
-// String is a table of the runs in which one call goes wrong: what goes wrong, the effects that stand in the end, what
-// the first caller and the last one get, and the record's state. The same story gives the same table: compare it
-// with a file, to see what a change of the handler changes.
-func (r *Report) String() string { return r.sim.String() }
-
 // most bounds the runs.
 const most = 5000
 

@@ -20,9 +20,14 @@ func Findings(t *testing.T, story func(*World)) ([]string, error) {
 
 // StoryOf is the shortest story of a finding.
 func StoryOf(t *testing.T, found string, story func(*World)) []string {
+	return ReportOf(t, story).sim.Found[found]
+}
+
+// ReportOf is the report of a story, whatever is found.
+func ReportOf(t *testing.T, story func(*World)) *Report {
 	r, err := explore(t, few, story)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Found[found]
+	return &Report{r}
 }
