@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
 )
 
 // The handler of the page, and its test.
@@ -65,6 +66,29 @@ func TestBook(t *testing.T) {
 			return idem.Do(ctx, e, Book.Key("acme", b.ID), b, desk.Book)
 		})
 	}).Golden(t, "testdata/book.txt")
+}
+
+// The same booking, which is accepted for later.
+func TestBookLater(t *testing.T) {
+	idemtest.Explore(t, func(w *idemtest.World) {
+		bank := fakeBank{w.Provider("bank")}
+		w.StreamWorker(Book, func(ctx context.Context, e *idem.Engine, id string) error {
+			desk := &Desk{Bank: bank}
+			_, err := later.Work(ctx, e, Book, id, desk.Book)
+			if _, recorded := errors.AsType[*idem.RecordedError](err); recorded || errors.Is(err, ErrDeclined) {
+				return nil
+			}
+			return err
+		})
+		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			b := Booking{ID: "b-1", Cents: 4200}
+			res, err := later.Accept[string](ctx, e, Book.Key("acme", b.ID), b, nil)
+			if err == nil && res.Outcome.RecordState != idem.Completed {
+				err = errors.New("accepted")
+			}
+			return res.Value, err
+		})
+	}).Golden(t, "testdata/book_later.txt")
 }
 
 // The page has what Explore prints.

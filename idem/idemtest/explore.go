@@ -49,13 +49,23 @@ func (w *World) Conditions(decide func(action any) (holds bool, old any)) {
 	w.sim.Store.Conditions(decide)
 }
 
-// Worker has the messages delivered that transactions publish for a destination, each one twice at least, in processes
-// of their own. The function gets a message's body, and makes the handler's call as that of [World.Deliver] does: the
-// body is an operation's id where [later.Accept] has published it. An error has the message delivered again.
+// Worker has the messages delivered that transactions publish for a destination, in processes of their own: each one
+// twice at once, and again until a delivery has returned no error. The function gets a message's body, and makes the
+// handler's call as that of [World.Deliver] does: the body is a record's id where [later.Accept] has published it.
 //
 // [later.Accept]: https://pkg.go.dev/github.com/idem-go/idempotency/idem/later#Accept
 func (w *World) Worker(destination string, work func(ctx context.Context, e *idem.Engine, body []byte) error) {
 	w.sim.Worker(destination, work)
+}
+
+// StreamWorker has the worker come for what [later.Accept] accepts for the operation without a message, as the table's
+// stream brings it: for each change that leaves the work waiting, as often as [World.Worker] for a message. The
+// function gets the record's id, and calls [later.Work] with it.
+//
+// [later.Accept]: https://pkg.go.dev/github.com/idem-go/idempotency/idem/later#Accept
+// [later.Work]: https://pkg.go.dev/github.com/idem-go/idempotency/idem/later#Work
+func (w *World) StreamWorker(op idem.Operation, work func(ctx context.Context, e *idem.Engine, id string) error) {
+	w.sim.StreamWorker(op.Name, work)
 }
 
 // Sweep has a sweep come each time that leases are over, which knows these operations. Their probes ask with

@@ -146,28 +146,32 @@ func probed(
 ) func(*idemtest.World) {
 	return func(w *idemtest.World) {
 		w.Sweep(reconcile.Operation{Operation: once, Probe: ask(w.Provider("bank"))})
-		story(once, func(ctx context.Context, s shop) (string, error) {
-			return "charged", permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
-		})(w)
+		story(once, withToken)(w)
 	}
 }
 
-// accepted has a card charged by a worker, whose errors go through.
-func accepted(fails func(error) error) func(*idemtest.World) {
+// accepted has work done by a worker, which a message brings or the table's stream. Its errors go through fails.
+func accepted(stream bool, work handler, fails func(error) error) func(*idemtest.World) {
 	return func(w *idemtest.World) {
-		bank := w.Provider("bank")
-		w.Worker("jobs", func(ctx context.Context, e *idem.Engine, id []byte) error {
-			_, err := later.Work(ctx, e, repeat, string(id), func(ctx context.Context, _ string) (string, error) {
-				return "charged", permanent(bank.Do(ctx, "charge", idem.Token(ctx)))
+		s := shop{w}
+		worker := func(ctx context.Context, e *idem.Engine, id string) error {
+			_, err := later.Work(ctx, e, repeat, id, func(ctx context.Context, _ string) (string, error) {
+				return work(ctx, s)
 			})
 			return fails(err)
-		})
+		}
+		var enqueue later.EnqueueFunc
+		if stream {
+			w.StreamWorker(repeat, worker)
+		} else {
+			w.Worker("jobs", func(ctx context.Context, e *idem.Engine, id []byte) error { return worker(ctx, e, string(id)) })
+			enqueue = func(ctx context.Context, id string) error {
+				dynamostore.TxOf(ctx).Publish("job", outbox.Message{Destination: "jobs", Body: []byte(id)})
+				return nil
+			}
+		}
 		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
-			res, err := later.Accept[string](ctx, e, repeat.Key("acme", "order-1"), "a book",
-				func(ctx context.Context, id string) error {
-					dynamostore.TxOf(ctx).Publish("job", outbox.Message{Destination: "jobs", Body: []byte(id)})
-					return nil
-				})
+			res, err := later.Accept[string](ctx, e, repeat.Key("acme", "order-1"), "a book", enqueue)
 			if err == nil && res.Outcome.RecordState != idem.Completed {
 				return nil, errors.New("accepted")
 			}
@@ -176,7 +180,7 @@ func accepted(fails func(error) error) func(*idemtest.World) {
 	}
 }
 
-// again has a message delivered again unless its operation has an outcome.
+// again has the worker come again unless the operation has an outcome.
 func again(err error) error {
 	if errors.Is(err, idemtest.ErrRejected) || isRecorded(err) {
 		return nil
@@ -184,8 +188,59 @@ func again(err error) error {
 	return err
 }
 
-// Mistakes of probes and of workers are found.
-func TestExploreFindsMistakesBesideTheHandler(t *testing.T) {
+// withToken charges a card as it should be.
+func withToken(ctx context.Context, s shop) (string, error) {
+	return "charged", permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
+}
+
+// Mistakes of workers are found, and a worker without one is left alone, whatever brings it.
+func TestExploreBringsWorkers(t *testing.T) {
+	for name, c := range map[string]struct {
+		work  handler
+		fails func(error) error
+		want  string
+	}{
+		"right": {withToken, again, ""},
+		"busy at first": {func(ctx context.Context, s shop) (string, error) {
+			if attempt, _ := idem.InfoOf(ctx); attempt.Attempt == 1 {
+				return "", idem.NotExecuted(errors.New("busy"))
+			}
+			return withToken(ctx, s)
+		}, again, ""},
+		"a charge without a token": {func(ctx context.Context, s shop) (string, error) {
+			return "charged", permanent(s.bank().Do(ctx, "charge", ""))
+		}, again, "bank: charge took place more than once"},
+		"an effect before a step": {func(ctx context.Context, s shop) (string, error) {
+			if err := s.mail().Do(ctx, "welcome", ""); err != nil {
+				return "", permanent(err)
+			}
+			return "charged", step(ctx, s.bank(), "charge", false)
+		}, again, "mail: welcome took place more than once"},
+		"every delivery acknowledged": {withToken, func(error) error { return nil },
+			"no outcome is recorded: each call ends with: error (accepted)"},
+		"what runs already acknowledged": {withToken, func(err error) error {
+			if errors.Is(err, idem.ErrInFlight) {
+				return nil
+			}
+			return again(err)
+		}, "no outcome is recorded: each call ends with: error (accepted)"},
+	} {
+		for way, stream := range map[string]bool{"a message": false, "the stream": true} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				found, err := idemtest.Findings(t, accepted(stream, c.work, c.fails))
+				require.NoError(t, err)
+				if c.want == "" {
+					require.Empty(t, found)
+				} else {
+					require.Contains(t, found, c.want)
+				}
+			})
+		}
+	}
+}
+
+// Mistakes of probes are found.
+func TestExploreFindsMistakesOfProbes(t *testing.T) {
 	for want, s := range map[string]func(*idemtest.World){
 		"the operation failed, and bank: charge stands": probed(
 			func(bank *idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer, error) {
@@ -202,7 +257,6 @@ func TestExploreFindsMistakesBesideTheHandler(t *testing.T) {
 					return reconcile.CompletedWith("charged"), nil
 				}
 			}),
-		"no outcome is recorded: each call ends with: error (accepted)": accepted(func(error) error { return nil }),
 	} {
 		found, err := idemtest.Findings(t, s)
 		require.NoError(t, err)
@@ -234,9 +288,7 @@ func TestExploreFindsNothing(t *testing.T) {
 		"once": story(once, func(ctx context.Context, s shop) (string, error) {
 			return "charged", permanent(s.bank().Do(ctx, "charge", ""))
 		}),
-		"with a token": story(repeat, func(ctx context.Context, s shop) (string, error) {
-			return "charged", permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
-		}),
+		"with a token": story(repeat, withToken),
 		"steps": story(repeat, func(ctx context.Context, s shop) (string, error) {
 			if err := step(ctx, s.bank(), "charge", true); err != nil {
 				return "", err
@@ -272,7 +324,6 @@ func TestExploreFindsNothing(t *testing.T) {
 			})
 			story(once, func(ctx context.Context, _ shop) (string, error) { return conditional(ctx, "") })(w)
 		},
-		"accepted work": accepted(again),
 		"two in a batch": func(w *idemtest.World) {
 			bank := w.Provider("bank")
 			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -24,12 +25,20 @@ const (
 // Request is what a caller asks of a process.
 type Request func(context.Context, *idem.Engine) (any, error)
 
-// Worker has the messages delivered, twice at least, that transactions publish for a destination. One that the
-// worker fails is delivered again.
+// Worker has the messages delivered that transactions publish for a destination: twice at once, and again until the
+// worker has returned no error.
 func (w *World) Worker(destination string, work func(context.Context, *idem.Engine, []byte) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.workers[destination] = work
+}
+
+// StreamWorker has the changes delivered that leave accepted work of an operation waiting, each as the id of its
+// record, as Worker does.
+func (w *World) StreamWorker(operation string, work func(context.Context, *idem.Engine, string) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.streamed[operation] = work
 }
 
 // Sweep has a sweep come each time that leases are over.
@@ -43,7 +52,7 @@ func (w *World) Sweep(operations []reconcile.Operation) {
 // until frozen and late calls have gone on, the plan's fates have come or do not come any more, and the answers
 // stay the same.
 func (w *World) Play(request Request) {
-	d := &deliveries{w: w, request: request, messages: map[message]*progress{}}
+	d := &deliveries{w: w, request: request, known: map[string]*arrival{}}
 	d.deliver()
 	d.deliver()
 	w.first, _ = w.so()
@@ -68,24 +77,24 @@ func (w *World) Play(request Request) {
 	}
 }
 
-// deliveries are those of a request, of messages and of sweeps. Each kind has processes of its own.
+// deliveries are those of a request, of what brings workers, and of sweeps. Each kind has processes of its own.
 type deliveries struct {
 	w                      *World
 	request                Request
 	requests, swept        int
 	caller, worker, sweeps *process
-	messages               map[message]*progress
-	frozen                 []func() // each waits for one that was frozen
-	rounds                 []string // what came of each round to which nothing has happened, since leases are over
+	arrivals               []*arrival          // in the order in which they were noticed
+	known                  map[string]*arrival // by what they are about
+	frozen                 []func()            // each waits for one that was frozen
+	rounds                 []string            // what came of each round without a fault, since leases are over
 }
 
-// message is one that a transaction has published: the n-th of it.
-type message struct{ transaction, n int }
-
-// progress is that of a message.
-type progress struct {
-	done   int // deliveries that succeeded
-	answer string
+// arrival brings a worker: it is a message that a transaction has published, or a change of accepted work.
+type arrival struct {
+	what         string
+	work         func(context.Context, *idem.Engine) error
+	acknowledged bool   // it does not come again: a third delivery would hide that a worker has not done what it took
+	answer       string // empty before the first delivery
 }
 
 // run makes a call in a process, or in another one if it is dead or frozen. Ended gets the answer, at once unless
@@ -112,7 +121,7 @@ func (d *deliveries) run(
 	}
 }
 
-// deliver delivers the request, and then messages.
+// deliver delivers the request, and then what brings workers.
 func (d *deliveries) deliver() {
 	w := d.w
 	_, fired := w.so()
@@ -125,7 +134,7 @@ func (d *deliveries) deliver() {
 		w.note(a)
 		round, answered = a.String(), true
 	})
-	round += d.deliverMessages()
+	round += d.work()
 	if _, now := w.so(); now > fired || !answered {
 		d.rounds = nil
 	} else {
@@ -133,8 +142,40 @@ func (d *deliveries) deliver() {
 	}
 }
 
-// deliverMessages delivers those that have come to no end, and says what came of all.
-func (d *deliveries) deliverMessages() (answers string) {
+// work delivers what brings workers, and says what came of all.
+func (d *deliveries) work() (answers string) {
+	d.notice()
+	for _, a := range d.arrivals {
+		switch {
+		case a.answer == "":
+			d.bring(a)
+			d.bring(a)
+		case !a.acknowledged:
+			d.bring(a)
+		}
+		answers += "; " + a.answer
+	}
+	return answers
+}
+
+func (d *deliveries) bring(a *arrival) {
+	a.answer = "none yet"
+	call := func(ctx context.Context, p *process) (any, error) { return nil, a.work(ctx, p.engine) }
+	d.run(&d.worker, a.what, call, func(got Answer) {
+		a.acknowledged = a.acknowledged || got.Err == nil
+		a.answer = got.String()
+		d.w.tell("the delivery of %s ends with: %s", a.what, got)
+	})
+}
+
+// notice notices the messages that there are, and the accepted work that waits for a worker.
+func (d *deliveries) notice() {
+	arrives := func(about, kind, of string, work func(context.Context, *idem.Engine) error) {
+		if d.known[about] == nil {
+			a := &arrival{what: fmt.Sprintf("%s %d %s", kind, len(d.arrivals)+1, of), work: work}
+			d.arrivals, d.known[about] = append(d.arrivals, a), a
+		}
+	}
 	for i, u := range d.w.Store.Units() {
 		published, ok := u.(interface{ Messages() []outbox.Message })
 		if !ok {
@@ -142,32 +183,19 @@ func (d *deliveries) deliverMessages() (answers string) {
 		}
 		for j, m := range published.Messages() {
 			if work := d.w.workers[m.Destination]; work != nil {
-				answers += "; " + d.deliverMessage(message{i, j}, m, work)
+				arrives(fmt.Sprintf("message %d of transaction %d", j, i), "message", "to "+m.Destination,
+					func(ctx context.Context, e *idem.Engine) error { return work(ctx, e, m.Body) })
 			}
 		}
 	}
-	return answers
-}
-
-func (d *deliveries) deliverMessage(
-	id message, m outbox.Message, work func(context.Context, *idem.Engine, []byte) error,
-) string {
-	state := d.messages[id]
-	if state == nil {
-		state = &progress{}
-		d.messages[id] = state
+	for _, rec := range d.w.Store.Records() {
+		_, operation, _ := protocol.ParseRecordID(rec.ID)
+		work := d.w.streamed[operation]
+		if work != nil && rec.Ticket != "" && (rec.State == protocol.Pending || rec.State == protocol.Released) {
+			arrives("write "+rec.Write+" of "+rec.ID, "change", "to "+string(rec.State),
+				func(ctx context.Context, e *idem.Engine) error { return work(ctx, e, rec.ID) })
+		}
 	}
-	if state.done < 2 {
-		call := func(ctx context.Context, p *process) (any, error) { return nil, work(ctx, p.engine, m.Body) }
-		d.run(&d.worker, fmt.Sprintf("message %d to %s", len(d.messages), m.Destination), call, func(a Answer) {
-			if a.Err == nil {
-				state.done++
-			}
-			state.answer = a.String()
-			d.w.tell("the message's delivery ends with: %s", a)
-		})
-	}
-	return state.answer
 }
 
 func (d *deliveries) sweep() {

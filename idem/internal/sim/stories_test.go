@@ -38,7 +38,8 @@ var stories = map[string]func(*sim.World){
 	}),
 	"transaction": transaction(idem.Operation{Name: "transfer"}),
 	"atomic":      transaction(idem.Operation{Name: "transfer", Repeat: idem.Repeatable, Mode: idem.Atomic}),
-	"accepted":    accepted,
+	"accepted":    accepted(idem.NotRepeatable, true, 0),
+	"streamed":    accepted(idem.NotRepeatable, false, 1),
 	"swept":       swept,
 }
 
@@ -72,28 +73,41 @@ func swept(w *sim.World) {
 	})(w)
 }
 
-// accepted is a charge that a worker makes.
-func accepted(w *sim.World) {
-	op := idem.Operation{Name: "charge"}
-	w.Worker("jobs", func(ctx context.Context, e *idem.Engine, id []byte) error {
-		_, err := later.Work(ctx, e, op, string(id), func(ctx context.Context, _ int) (int, error) {
-			return attempt(ctx), effect(ctx, w, "charge")
-		})
-		if _, failed := errors.AsType[*idem.RecordedError](err); failed || errors.Is(err, sim.ErrRejected) {
-			return nil
+// accepted is a charge that a worker makes, after so many attempts in which it is busy. A message brings the worker or,
+// without one, the table's stream.
+func accepted(repeat idem.Repeat, message bool, busy int) func(*sim.World) {
+	return func(w *sim.World) {
+		op := idem.Operation{Name: "charge", Repeat: repeat}
+		work := func(ctx context.Context, e *idem.Engine, id string) error {
+			_, err := later.Work(ctx, e, op, id, func(ctx context.Context, _ int) (int, error) {
+				if attempt(ctx) <= busy {
+					return 0, idem.NotExecuted(errors.New("busy"))
+				}
+				return attempt(ctx), effect(ctx, w, "charge")
+			})
+			if _, failed := errors.AsType[*idem.RecordedError](err); failed || errors.Is(err, sim.ErrRejected) {
+				return nil
+			}
+			return err
 		}
-		return err
-	})
-	calls(func(ctx context.Context, _ *sim.World, e *idem.Engine) (any, error) {
-		res, err := later.Accept[int](ctx, e, op.Key("acme", "1"), 1, func(ctx context.Context, id string) error {
-			dynamostore.TxOf(ctx).Publish("job", outbox.Message{Destination: "jobs", Body: []byte(id)})
-			return nil
-		})
-		if err == nil && res.Outcome.RecordState != idem.Completed {
-			err = errors.New("accepted")
+		var enqueue later.EnqueueFunc
+		if message {
+			w.Worker("jobs", func(ctx context.Context, e *idem.Engine, id []byte) error { return work(ctx, e, string(id)) })
+			enqueue = func(ctx context.Context, id string) error {
+				dynamostore.TxOf(ctx).Publish("job", outbox.Message{Destination: "jobs", Body: []byte(id)})
+				return nil
+			}
+		} else {
+			w.StreamWorker(op.Name, work)
 		}
-		return res.Value, err
-	})(w)
+		calls(func(ctx context.Context, _ *sim.World, e *idem.Engine) (any, error) {
+			res, err := later.Accept[int](ctx, e, op.Key("acme", "1"), 1, enqueue)
+			if err == nil && res.Outcome.RecordState != idem.Completed {
+				err = errors.New("accepted")
+			}
+			return res.Value, err
+		})(w)
+	}
 }
 
 func transaction(op idem.Operation) func(*sim.World) {

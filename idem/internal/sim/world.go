@@ -83,10 +83,11 @@ type World struct {
 	systems   map[string]bool // whether they are optional, by name
 	effects   map[string]*effect
 	answers   []Answer
-	ended     map[string]*protocol.Record // records with their first outcome
-	replaced  bool                        // an outcome was, by another one
-	late      []func()                    // requests that arrive late
-	workers   map[string]func(context.Context, *idem.Engine, []byte) error
+	ended     map[string]*protocol.Record                                  // records with their first outcome
+	replaced  bool                                                         // an outcome was, by another one
+	late      []func()                                                     // requests that arrive late
+	workers   map[string]func(context.Context, *idem.Engine, []byte) error // by destination
+	streamed  map[string]func(context.Context, *idem.Engine, string) error // by operation
 	swept     []reconcile.Operation
 	mistake   error // of the story
 }
@@ -96,8 +97,9 @@ func New(plan Plan) *World {
 	limited := slices.Contains(slices.Collect(maps.Values(plan)), TimedOut)
 	return &World{Store: memstore.New(), plan: plan, limited: limited, made: map[string]int{}, replays: map[Point]bool{},
 		systems: map[string]bool{}, effects: map[string]*effect{},
-		ended:   map[string]*protocol.Record{},
-		workers: map[string]func(context.Context, *idem.Engine, []byte) error{}}
+		ended:    map[string]*protocol.Record{},
+		workers:  map[string]func(context.Context, *idem.Engine, []byte) error{},
+		streamed: map[string]func(context.Context, *idem.Engine, string) error{}}
 }
 
 // Story is what has happened, a line each.
