@@ -30,4 +30,16 @@
 // DynamoDB Local runs in memory, unless [Options.DataDir] says where, with one database for all credentials and
 // regions, and without telemetry. In version 1.25.1 the option -disableTelemetry has no
 // effect, but the environment variable DDB_LOCAL_TELEMETRY=0 does, so both are set.
+//
+// # Time to live
+//
+// DynamoDB Local looks every ten seconds for items that have expired, by not more than five years. Version 1.25.1
+// hardly deletes any in tests:
+//
+//   - The first expired item that lacks a key of an index ends the deletion in its table for good. Records that expire
+//     have no index entry.
+//   - A few threads do this for all tables, and each stays with a table for ten seconds: among hundreds of tables it
+//     takes minutes.
+//
+// A test of it has a server of its own, and a table without an index.
 package dynamodblocal
