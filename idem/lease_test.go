@@ -43,9 +43,11 @@ func shortened(t *testing.T, explicit bool) context.Context {
 // While a handler runs no other one does, and its outcome is recorded with all its time. A deadline that is not the
 // kill time ends its context, and not its claim. What ends in time is never renewed: it costs no call.
 func TestHeartbeatKeepsTheClaim(t *testing.T) {
-	killedIn := func(t *testing.T, d time.Duration) context.Context {
-		return idem.WithKillTime(t.Context(), time.Now().Add(d))
+	tenSeconds := func(t *testing.T) context.Context {
+		return idem.WithKillTime(t.Context(), time.Now().Add(10*time.Second))
 	}
+	lambdas := func(t *testing.T) context.Context { return shortened(t, false) }
+	wrappers := func(t *testing.T) context.Context { return shortened(t, true) }
 	const lambda, managed = "AWS_LAMBDA_RUNTIME_API", "AWS_LAMBDA_INITIALIZATION_TYPE=lambda-managed-instances"
 	leases := 10*idem.DefaultLease - time.Millisecond
 	for _, tc := range []struct {
@@ -58,15 +60,11 @@ func TestHeartbeatKeepsTheClaim(t *testing.T) {
 	}{
 		{"for ten leases", safe, "", (*testing.T).Context, leases, 29},
 		{"for ten leases, not repeatable", unsafe, "", (*testing.T).Context, leases, 29},
-		{"Lambda's context is shortened", safe, lambda, func(t *testing.T) context.Context { return shortened(t, false) },
-			100 * time.Second, 10},
-		{"a wrapper's", safe, "", func(t *testing.T) context.Context { return shortened(t, true) }, 100 * time.Second, 10},
-		{"on a managed instance", unsafe, managed, func(t *testing.T) context.Context { return killedIn(t, 10*time.Second) },
-			100 * time.Second, 10},
-		{"until the end of its context", safe, "", func(t *testing.T) context.Context { return shortened(t, true) },
-			2 * time.Second, 0},
-		{"until then, not repeatable", unsafe, "", func(t *testing.T) context.Context { return shortened(t, true) },
-			2 * time.Second, 0},
+		{"Lambda's context is shortened", safe, lambda, lambdas, 100 * time.Second, 10},
+		{"a wrapper's", safe, "", wrappers, 100 * time.Second, 10},
+		{"on a managed instance", unsafe, managed, tenSeconds, 100 * time.Second, 10},
+		{"until the end of its context", safe, "", wrappers, 2 * time.Second, 0},
+		{"until then, not repeatable", unsafe, "", wrappers, 2 * time.Second, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if name, value, _ := strings.Cut(tc.env, "="); name != "" {

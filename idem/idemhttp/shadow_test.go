@@ -75,40 +75,39 @@ func inShadow(t *testing.T, store idem.Store, tenant TenantFunc, o *Options) (*C
 // would have refused it is told with its route.
 func TestARequestInShadowIsNeverRefused(t *testing.T) {
 	broken := errors.New("the authorizer is down")
+	key := func(keys ...string) func(*Request) {
+		return func(r *Request) { r.Header["idempotency-key"] = keys }
+	}
+	const refused, at = "charge shadow_refused: ", " at POST /payments"
+	const panicked = refused + "idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of " +
+		"type string"
 	for name, c := range map[string]struct {
 		with   func(*Request)
 		tenant TenantFunc
 		opts   *Options
 		want   string
 	}{
-		"nothing": {want: "charge shadow_executed completed"},
-		"no key": {with: func(r *Request) { delete(r.Header, "idempotency-key") },
-			want: "charge shadow_refused: idempotency_key_missing at POST /payments"},
-		"a short key": {with: func(r *Request) { r.Header["idempotency-key"] = []string{"x"} },
-			want: "charge shadow_refused: idempotency_key_invalid at POST /payments"},
-		"two keys": {with: func(r *Request) { r.Header["idempotency-key"] = []string{testKey, testKey} },
-			want: "charge shadow_refused: idempotency_key_invalid at POST /payments"},
-		"no tenant": {with: func(r *Request) { r.Identity = Identity{} },
-			want: "charge shadow_refused: tenant_missing at POST /payments"},
-		"no route": {with: func(r *Request) { r.Route, r.Path = "/refunds/{id}", "/refunds/7" },
-			want: "operation_undeclared shadow_refused: operation_undeclared at POST /refunds/{id}"},
-		"no template": {with: func(r *Request) { r.Route, r.Path = "", "/transfers/7" },
-			want: "transfer shadow_executed completed"},
-		"a body twice meant": {with: func(r *Request) { r.Body = []byte(`{"a":1,"a":2}`) },
-			want: "charge shadow_refused: request_not_canonical at POST /payments"},
-		"a tenant's error": {tenant: func(context.Context, *Request) (string, error) { return "", broken },
-			want: "charge shadow_refused: the authorizer is down at POST /payments"},
-		"a tenant's panic": {tenant: func(context.Context, *Request) (string, error) { panic("no claims") },
-			want: "charge shadow_refused: idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of " +
-				"type string at POST /payments"},
-		"a key's panic": {opts: &Options{Key: KeyFrom(func(context.Context, *Request) (string, error) { panic("no key") })},
-			want: "charge shadow_refused: idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of " +
-				"type string at POST /payments"},
-		"no principal": {opts: &Options{Principal: Claim("sub")},
-			want: "charge shadow_refused: principal_missing at POST /payments"},
-		"too old": {opts: &Options{MaxAge: &MaxAge{}},
-			with: func(r *Request) { r.Header["idempotency-key"] = []string{"017f22e2-79b0-7cc3-98c4-dc0c0c07398f"} },
-			want: "charge shadow_refused: idempotency_key_too_old"},
+		"nothing": {nil, nil, nil, "charge shadow_executed completed"},
+		"no key": {func(r *Request) { delete(r.Header, "idempotency-key") }, nil, nil,
+			refused + "idempotency_key_missing" + at},
+		"a short key": {key("x"), nil, nil, refused + "idempotency_key_invalid" + at},
+		"two keys":    {key(testKey, testKey), nil, nil, refused + "idempotency_key_invalid" + at},
+		"no tenant":   {func(r *Request) { r.Identity = Identity{} }, nil, nil, refused + "tenant_missing" + at},
+		"no route": {func(r *Request) { r.Route, r.Path = "/refunds/{id}", "/refunds/7" }, nil, nil,
+			"operation_undeclared shadow_refused: operation_undeclared at POST /refunds/{id}"},
+		"no template": {func(r *Request) { r.Route, r.Path = "", "/transfers/7" }, nil, nil,
+			"transfer shadow_executed completed"},
+		"a body twice meant": {func(r *Request) { r.Body = []byte(`{"a":1,"a":2}`) }, nil, nil,
+			refused + "request_not_canonical" + at},
+		"a tenant's error": {nil, func(context.Context, *Request) (string, error) { return "", broken }, nil,
+			refused + "the authorizer is down" + at},
+		"a tenant's panic": {nil, func(context.Context, *Request) (string, error) { panic("no claims") }, nil,
+			panicked + at},
+		"a key's panic": {nil, nil,
+			&Options{Key: KeyFrom(func(context.Context, *Request) (string, error) { panic("no key") })}, panicked + at},
+		"no principal": {nil, nil, &Options{Principal: Claim("sub")}, refused + "principal_missing" + at},
+		"too old": {key("017f22e2-79b0-7cc3-98c4-dc0c0c07398f"), nil, &Options{MaxAge: &MaxAge{}},
+			refused + "idempotency_key_too_old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tenant := c.tenant
@@ -160,33 +159,26 @@ func TestShadowTellsWhatTheContractWouldAnswer(t *testing.T) {
 	contract, seen := inShadow(t, memstore.New(), Claim("tenant"), nil)
 	live := newContract(t, memstore.New())
 	for i, c := range []struct {
-		with   func(*Request)
-		status int
-		live   int
-		want   string
+		tenant, key, body string
+		status, live      int
+		want              string
 	}{
-		{nil, 201, 201, "charge shadow_executed completed"},
-		{nil, 500, 201, "charge shadow_duplicate completed"},
-		{func(r *Request) { r.Body = []byte(`{}`) }, 201, 422, "charge shadow_key_reused"},
-		{func(r *Request) { r.Header["idempotency-key"] = []string{"another-key-of-16"} }, 500,
-			500, "charge shadow_executed unknown"},
-		{func(r *Request) { r.Header["idempotency-key"] = []string{"another-key-of-16"} }, 201,
-			409, "charge shadow_duplicate unknown"},
-		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 429, 429,
-			"charge shadow_executed released"},
-		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 402, 402,
-			"charge shadow_executed completed"},
-		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 201, 402,
-			"charge shadow_duplicate completed"},
+		{"blue", testKey, string(payment().Body), 201, 201, "executed completed"},
+		{"blue", testKey, string(payment().Body), 500, 201, "duplicate completed"},
+		{"blue", testKey, `{}`, 201, 422, "key_reused"},
+		{"blue", "another-key-of-16", `{}`, 500, 500, "executed unknown"},
+		{"blue", "another-key-of-16", `{}`, 201, 409, "duplicate unknown"},
+		{"red", testKey, `{}`, 429, 429, "executed released"},
+		{"red", testKey, `{}`, 402, 402, "executed completed"},
+		{"red", testKey, `{}`, 201, 402, "duplicate completed"},
 	} {
 		r := payment()
-		if c.with != nil {
-			c.with(r)
-		}
+		r.Identity.Claims = map[string]string{"tenant": c.tenant}
+		r.Header["idempotency-key"], r.Body = []string{c.key}, []byte(c.body)
 		given := &Response{Status: c.status}
 		n := 0
 		require.Same(t, given, serve(t, contract, r, counting(&n, given)))
-		require.Equal(t, c.want, seen.last(t, i+1))
+		require.Equal(t, "charge shadow_"+c.want, seen.last(t, i+1))
 		require.Equal(t, c.live, serve(t, live, r, counting(&n, given)).Status)
 	}
 }
