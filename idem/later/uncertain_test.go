@@ -173,6 +173,21 @@ func TestAnAcceptanceWhoseReplyIsLostWhileWorkersCome(t *testing.T) {
 	}
 }
 
+// A worker's message is not deleted before its outcome is written: if the process dies with it, another worker comes.
+func TestAWorkerComesAgainUntilItsOutcomeIsWritten(t *testing.T) {
+	for _, end := range []error{nil, idem.Permanent(errTimeout)} {
+		d := deskWith(t, repeatable)
+		d.Faults.Always(idemtest.LoseRequest, idemtest.Finish)
+		require.ErrorIs(t, d.tries(end), idem.ErrInFlight)
+		d.Restart()
+		d.Faults.Heal()
+		d.lapse()
+		require.NoError(t, d.work())
+		d.is(idem.Completed)
+		require.Equal(t, 1, d.runs)
+	}
+}
+
 // The record says that the work has begun, whatever the mode: no caller hears that nothing was
 // executed after an attempt that failed.
 func TestAWorkerInAtomicModeClaimsBeforeItRuns(t *testing.T) {

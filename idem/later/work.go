@@ -19,7 +19,8 @@ var ErrNotAccepted = protocol.ErrNotAccepted
 // does; it claims before fn runs, also in [idem.Atomic] mode. A later call for the same record gets
 // the recorded outcome, so that the message that brought it can be deleted; an error that matches
 // [idem.ErrInFlight], [idem.ErrStoreUnavailable] or [idem.ErrOutOfTime] says to come again, and
-// [ErrNotAccepted] that there is nothing to run. Work is safe for concurrent use.
+// [ErrNotAccepted] that there is nothing to run. A call whose fn has run gets [idem.ErrInFlight] too
+// if its outcome is not written yet. Work is safe for concurrent use.
 func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, id string,
 	fn func(context.Context, In) (Out, error)) (idem.Result[Out], error) {
 	var res idem.Result[Out]
@@ -49,6 +50,10 @@ func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, i
 		return ans
 	}
 	res.Outcome, err = e.Execute(ctx, call)
+	if res.Outcome.Queued && res.Outcome.RecordState != idem.Completed {
+		// Once its message is deleted no other call would continue the work, if this process dies before it writes.
+		err = &idem.InFlightError{Attempt: res.Outcome.Attempt}
+	}
 	if err != nil {
 		res.Value = *new(Out)
 		return res, err
