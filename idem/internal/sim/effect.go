@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/idem-go/idempotency/idem/outbox"
 )
@@ -49,7 +50,8 @@ func (w *World) Effect(ctx context.Context, system, name, token string, undo boo
 }
 
 // Ask asks another system whether an effect took place that was sent with the token. One that was rejected is
-// [ErrRejected].
+// [ErrRejected]. Without a token the answer is whether an effect stands, and there is none while a call may be on its
+// way.
 func (w *World) Ask(ctx context.Context, system, name, token string) (found bool, err error) {
 	p, err := w.caller(ctx, system, name)
 	if err != nil {
@@ -59,7 +61,11 @@ func (w *World) Ask(ctx context.Context, system, name, token string) (found bool
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		e := w.effects[system+": "+name]
-		if e == nil {
+		if token == "" && (len(w.late) > 0 || slices.ContainsFunc(w.processes, (*process).isFrozen)) {
+			return ErrNoReply
+		}
+		if e == nil || token == "" {
+			found = e != nil && e.stands > 0
 			return nil
 		}
 		answer, known := e.answers[token]
@@ -91,7 +97,16 @@ func (p *process) effectCall(ctx context.Context, call string, o outcomes) error
 	if p.isDead() {
 		runtime.Goexit()
 	}
+	if p.w.chance.crowd && ctx.Err() != nil {
+		return ErrNoReply
+	}
 	err := p.call(ctx, call, o)
+	if p.w.chance.crowd && p.w.Draw(ctx, 2) == 1 {
+		if p.w.Pause(ctx, slowest); ctx.Err() != nil {
+			err = ErrNoReply
+		}
+		p.wait()
+	}
 	if p.isDead() {
 		runtime.Goexit()
 	}

@@ -60,8 +60,17 @@ func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
 	return r, nil
 }
 
-// Wander plays a story once for each seed. The first runs have one fault, the last ones seven.
+// Wander plays a story with each seed. The first runs have one fault, the last ones seven.
 func Wander(seeds int, play func(func(*World)) (*World, error)) (*Report, error) {
+	return byChance(seeds, play, func(w *World, seed int) { w.Wander(uint64(seed), 1+7*seed/seeds) })
+}
+
+// Crowd plays a story with each seed, with callers at the same time.
+func Crowd(seeds int, play func(func(*World)) (*World, error)) (*Report, error) {
+	return byChance(seeds, play, func(w *World, seed int) { w.Crowd(uint64(seed)) })
+}
+
+func byChance(seeds int, play func(func(*World)) (*World, error), begin func(*World, int)) (*Report, error) {
 	r := &Report{Found: map[string][]string{}}
 	calm, err := play(func(*World) {})
 	if err != nil {
@@ -69,7 +78,7 @@ func Wander(seeds int, play func(func(*World)) (*World, error)) (*Report, error)
 	}
 	r.expected = calm.stands()
 	for seed := range seeds {
-		w, err := play(func(w *World) { w.Wander(uint64(seed), 1+7*seed/seeds) })
+		w, err := play(func(w *World) { begin(w, seed) })
 		if err == nil {
 			err = w.mistake
 		}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -68,4 +71,13 @@ func TestThePageOfGuarantees(t *testing.T) {
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", fault, cells(a), cells(b))
 	}
 	require.Contains(t, string(page), table.String(), "put this into the page:\n%s", table.String())
+}
+
+// Each check has the name of what the design says.
+func TestChecksAreOfTheDesign(t *testing.T) {
+	design, err := os.ReadFile("../../DESIGN.md")
+	require.NoError(t, err)
+	for _, invariant := range slices.Concat(slices.Collect(maps.Keys(checks)), slices.Collect(maps.Keys(crowdChecks))) {
+		require.Regexp(t, `(?m)^##+ `+regexp.QuoteMeta(invariant)+"$", string(design))
+	}
 }

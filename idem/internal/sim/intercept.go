@@ -159,3 +159,13 @@ func (i *intercepted) AuditBetween(
 func (i *intercepted) Scan(ctx context.Context, q protocol.ScanQuery) (protocol.ScanPage, error) {
 	return read(ctx, i, "Scan", "", protocol.Scanner.Scan, q)
 }
+
+// CountKey implements limit.Counter over a store that does.
+func (i *intercepted) CountKey(ctx context.Context, counter string, bound int, expires time.Time) (bool, error) {
+	type counts interface {
+		CountKey(ctx context.Context, counter string, bound int, expires time.Time) (bool, error)
+	}
+	return over(ctx, i, "CountKey", "", func(ctx context.Context, s counts) (bool, error) {
+		return s.CountKey(ctx, counter, bound, expires)
+	})
+}

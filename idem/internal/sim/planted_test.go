@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -40,26 +39,6 @@ func TestNothingIsFoundOverAStoreThatWorks(t *testing.T) {
 	}
 }
 
-// Nor is anything where more than two calls go wrong.
-func TestNothingIsFoundByChance(t *testing.T) {
-	seeds := 200
-	if os.Getenv("IDEM_LONG") == "1" {
-		seeds = 5000
-	}
-	for name, story := range stories {
-		r, err := sim.Wander(seeds, func(begin func(*sim.World)) (*sim.World, error) {
-			w := sim.New(nil)
-			begin(w)
-			synctest.Test(t, func(*testing.T) { story(w) })
-			return w, nil
-		})
-		require.NoError(t, err)
-		for found, lines := range r.Found {
-			t.Errorf("%s: %s:\n  %s", name, found, strings.Join(lines, "\n  "))
-		}
-	}
-}
-
 // planted is a store with one fault.
 type planted struct {
 	*memstore.Store
@@ -68,6 +47,14 @@ type planted struct {
 	step    func(context.Context, time.Time, protocol.StepWrite) error
 	settle  func(context.Context, time.Time, protocol.Settlement) error
 	result  func(context.Context, *protocol.Record) ([]byte, error)
+	count   func() bool
+}
+
+func (p *planted) CountKey(ctx context.Context, counter string, bound int, expires time.Time) (bool, error) {
+	if p.count != nil {
+		return p.count(), nil
+	}
+	return p.Store.CountKey(ctx, counter, bound, expires)
 }
 
 func (p *planted) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -53,8 +55,12 @@ func (w *World) Sweep(operations []reconcile.Operation) {
 // stay the same.
 func (w *World) Play(request Request) {
 	d := &deliveries{w: w, request: request, known: map[string]*arrival{}}
-	d.deliver()
-	d.deliver()
+	if w.chance.crowd {
+		d.crowd()
+	} else {
+		d.deliver()
+		d.deliver()
+	}
 	w.first, _ = w.so()
 	d.rounds = nil
 	least := 0
@@ -67,11 +73,12 @@ func (w *World) Play(request Request) {
 		}
 		w.tell("%v later", lapse)
 		time.Sleep(lapse)
-		d.sweep()
+		d.sweep(&d.sweeps)
 		d.deliver()
 		d.goOn()
 	}
 	for _, q := range w.processes {
+		w.history.died = w.history.died || q.isDead() || q.wasFrozen()
 		q.kill()
 		_ = q.engine.Flush(context.Background()) // a dead process leaves no goroutine behind
 	}
@@ -81,12 +88,13 @@ func (w *World) Play(request Request) {
 type deliveries struct {
 	w                      *World
 	request                Request
-	requests, swept        int
+	requests, swept, runs  int
 	caller, worker, sweeps *process
+	mu                     sync.Mutex          // of what callers share that come at the same time
 	arrivals               []*arrival          // in the order in which they were noticed
 	known                  map[string]*arrival // by what they are about
 	frozen                 []func()            // each waits for one that was frozen
-	rounds                 []string            // what came of each round without a fault, since leases are over
+	rounds                 []string            // what came of each round to which nothing has happened, since leases are over
 }
 
 // arrival brings a worker: it is a message that a transaction has published, or a change of accepted work.
@@ -102,74 +110,98 @@ type arrival struct {
 func (d *deliveries) run(
 	p **process, what string, fn func(context.Context, *process) (any, error), ended func(Answer),
 ) {
+	d.mu.Lock()
 	if *p == nil || (*p).isDead() || (*p).wasFrozen() {
 		*p = d.w.start()
 	}
 	q := *p
+	d.runs++
+	n := d.runs
+	d.mu.Unlock()
 	d.w.tell("process %d: %s", q.n, what)
 	done := make(chan Answer, 1)
 	go func() {
 		a := Answer{Err: errKilled} // unless the call returns: a dead process ends its goroutine
 		defer func() { done <- a }()
-		a = q.run(fn)
+		a = q.run(fn, n)
 	}()
 	select {
 	case a := <-done:
 		ended(a)
 	case <-q.frozen:
+		d.mu.Lock()
 		d.frozen = append(d.frozen, func() { ended(<-done) })
+		d.mu.Unlock()
 	}
 }
 
 // deliver delivers the request, and then what brings workers.
 func (d *deliveries) deliver() {
-	w := d.w
-	_, fired := w.so()
-	d.requests++
-	n := d.requests
+	_, fired := d.w.so()
 	round, answered := "", false
-	call := func(ctx context.Context, p *process) (any, error) { return d.request(ctx, p.engine) }
-	d.run(&d.caller, fmt.Sprintf("delivery %d", n), call, func(a Answer) {
-		a.Delivery = n
-		w.note(a)
-		round, answered = a.String(), true
-	})
+	d.deliverRequest(&d.caller, func(a Answer) { round, answered = a.String(), true })
 	round += d.work()
-	if _, now := w.so(); now > fired || !answered {
+	if _, now := d.w.so(); now > fired || !answered {
 		d.rounds = nil
 	} else {
 		d.rounds = append(d.rounds, round)
 	}
 }
 
+func (d *deliveries) deliverRequest(p **process, ended func(Answer)) {
+	d.mu.Lock()
+	d.requests++
+	n, from := d.requests, time.Now()
+	d.mu.Unlock()
+	call := func(ctx context.Context, p *process) (any, error) { return d.request(ctx, p.engine) }
+	d.run(p, fmt.Sprintf("delivery %d", n), call, func(a Answer) {
+		a.Delivery, a.From = n, from
+		d.w.note(a)
+		ended(a)
+	})
+}
+
 // work delivers what brings workers, and says what came of all.
 func (d *deliveries) work() (answers string) {
-	d.notice()
-	for _, a := range d.arrivals {
-		switch {
-		case a.answer == "":
-			d.bring(a)
-			d.bring(a)
-		case !a.acknowledged:
+	for _, a := range d.notice() {
+		before, acknowledged := d.soFar(a)
+		if before == "" {
 			d.bring(a)
 		}
-		answers += "; " + a.answer
+		if before == "" || !acknowledged {
+			d.bring(a)
+		}
+		now, _ := d.soFar(a)
+		answers += "; " + now
 	}
 	return answers
 }
 
+// soFar is what the last delivery came to, and whether one was acknowledged.
+func (d *deliveries) soFar(a *arrival) (answer string, acknowledged bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return a.answer, a.acknowledged
+}
+
 func (d *deliveries) bring(a *arrival) {
+	d.mu.Lock()
 	a.answer = "none yet"
+	d.mu.Unlock()
 	call := func(ctx context.Context, p *process) (any, error) { return nil, a.work(ctx, p.engine) }
 	d.run(&d.worker, a.what, call, func(got Answer) {
+		d.mu.Lock()
 		a.acknowledged = a.acknowledged || got.Err == nil
 		a.answer = got.String()
+		d.mu.Unlock()
 		d.w.tell("the delivery of %s ends with: %s", a.what, got)
 	})
 }
 
-// notice notices the messages that there are, and the accepted work that waits for a worker.
-func (d *deliveries) notice() {
+// notice returns the messages that there are, and the changes that have left accepted work waiting.
+func (d *deliveries) notice() []*arrival {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	arrives := func(about, kind, of string, work func(context.Context, *idem.Engine) error) {
 		if d.known[about] == nil {
 			a := &arrival{what: fmt.Sprintf("%s %d %s", kind, len(d.arrivals)+1, of), work: work}
@@ -196,26 +228,45 @@ func (d *deliveries) notice() {
 				func(ctx context.Context, e *idem.Engine) error { return work(ctx, e, rec.ID) })
 		}
 	}
+	return slices.Clone(d.arrivals)
 }
 
-func (d *deliveries) sweep() {
+func (d *deliveries) sweep(p **process) {
 	if d.w.swept == nil {
 		return
 	}
+	d.mu.Lock()
 	d.swept++
-	d.run(&d.sweeps, fmt.Sprintf("sweep %d", d.swept), func(ctx context.Context, p *process) (any, error) {
-		r, err := reconcile.New(p.store, nil)
+	n := d.swept
+	d.mu.Unlock()
+	d.run(p, fmt.Sprintf("sweep %d", n), func(ctx context.Context, p *process) (any, error) {
+		r, err := reconcile.New(punctual{p.store}, &reconcile.Options{Now: p.now})
 		if err != nil {
 			return nil, err
 		}
-		s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
-			Operations: d.w.swept, Concurrency: 1, Log: slog.New(slog.DiscardHandler),
-		})
+		o := &reconcile.SweepOptions{Operations: d.w.swept, Concurrency: 1, Log: slog.New(slog.DiscardHandler)}
+		if d.w.chance.crowd {
+			o.Escalate = d.w.escalate
+		}
+		s, err := reconcile.NewSweeper(r, o)
 		if err != nil {
 			return nil, err
 		}
 		return s.Sweep(ctx)
 	}, func(a Answer) { d.w.tell("the sweep ends with: %s", a) })
+}
+
+// punctual takes the random part out of a sweep's pauses, which are of 1, 2, 4… minutes without it.
+type punctual struct{ Store }
+
+func (s punctual) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
+	pause := p.Due.Sub(now)
+	for whole := time.Minute; !p.Runs && whole <= 32*time.Minute; whole *= 2 {
+		if pause > whole/2 && pause <= whole {
+			p.Due = now.Add(whole)
+		}
+	}
+	return s.Store.Postpone(ctx, now, p)
 }
 
 // goOn has what was frozen go on, and what was late arrive.
@@ -225,19 +276,24 @@ func (d *deliveries) goOn() {
 	for _, f := range arrive {
 		f()
 	}
-	for _, q := range w.processes {
+	w.mu.Lock()
+	processes := slices.Clone(w.processes)
+	w.mu.Unlock()
+	for _, q := range processes {
 		if q.wasFrozen() && !isClosed(q.thawed) {
 			w.tell("process %d goes on", q.n)
 			close(q.thawed)
 		}
 	}
-	for _, wait := range d.frozen {
-		wait()
-	}
-	if len(arrive) > 0 || len(d.frozen) > 0 {
+	d.mu.Lock()
+	frozen := d.frozen
+	if d.frozen = nil; len(arrive) > 0 || len(frozen) > 0 {
 		d.rounds = nil
 	}
-	d.frozen = nil
+	d.mu.Unlock()
+	for _, wait := range frozen {
+		wait()
+	}
 }
 
 // settled reports whether all fates have come, and the last two rounds were the same.
@@ -249,7 +305,7 @@ func (d *deliveries) settled() bool {
 }
 
 // run makes a call in the process.
-func (p *process) run(fn func(context.Context, *process) (any, error)) (a Answer) {
+func (p *process) run(fn func(context.Context, *process) (any, error), n int) (a Answer) {
 	defer func() {
 		if r := recover(); r != nil {
 			a = Answer{Err: fmt.Errorf("panic: %v", r)}
@@ -259,6 +315,9 @@ func (p *process) run(fn func(context.Context, *process) (any, error)) (a Answer
 		}
 	}()
 	ctx := p.ctx
+	if p.w.chance.crowd {
+		ctx = context.WithValue(ctx, diceKey{}, newDice(p.w.chance.seed, uint64(n)+1))
+	}
 	if p.w.limited {
 		end := time.Now().Add(timeout)
 		var cancel context.CancelFunc

@@ -3,8 +3,10 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
@@ -17,11 +19,14 @@ type process struct {
 	n      int
 	store  Store
 	engine *idem.Engine
+	now    func() time.Time // nil for the world's
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
 	dead   bool
+	froze  bool          // it was frozen: its handlers may go on for longer than their leases
+	doubt  bool          // the engine has reported that an outcome may not be recorded
 	frozen chan struct{} // closed when a call is frozen
 	thawed chan struct{} // closed when the process goes on
 }
@@ -39,14 +44,26 @@ func (w *World) start() *process {
 	if w.Broken != nil {
 		store = w.Broken(w.Store)
 	}
-	silent := func(context.Context, notice.Notice) {}
 	p.store = Intercept(store, p.storeCall)
-	engine, err := idem.New(p.store, &idem.Options{Observer: silent})
+	store = p.store
+	if w.Around != nil {
+		store = w.Around(p.store)
+	}
+	if skew := w.skew(); skew != 0 {
+		p.now = func() time.Time { return time.Now().Add(skew) }
+	}
+	engine, err := idem.New(store, &idem.Options{Observer: p.observe, Now: p.now})
 	if err != nil {
 		panic(err)
 	}
 	p.engine = engine
 	return p
+}
+
+func (p *process) observe(_ context.Context, n notice.Notice) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doubt = p.doubt || n.Kind == notice.OutcomeDropped || n.Kind == notice.LeaseLost || n.Kind == notice.Unreadable
 }
 
 var errKilled = errors.New("the process was killed")
@@ -71,6 +88,8 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
+func (p *process) isFrozen() bool { return p.wasFrozen() && !isClosed(p.thawed) && !p.isDead() }
+
 func (p *process) wasFrozen() bool { return isClosed(p.frozen) }
 
 func isClosed(c chan struct{}) bool {
@@ -82,10 +101,17 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// wait waits while the process is frozen.
+// wait waits while the process is frozen. What has waited goes on in its order.
 func (p *process) wait() {
-	if p.wasFrozen() {
-		<-p.thawed
+	if !p.wasFrozen() || isClosed(p.thawed) {
+		return
+	}
+	p.w.mu.Lock()
+	p.w.waiting++
+	order := time.Duration(p.w.waiting) * time.Millisecond
+	p.w.mu.Unlock()
+	if <-p.thawed; p.w.chance.crowd {
+		time.Sleep(order)
 	}
 }
 
@@ -94,11 +120,14 @@ type outcomes struct{ made, late, refused, lost func() error }
 
 // call makes a call, or not, as the plan says.
 func (p *process) call(ctx context.Context, name string, o outcomes) error {
-	p.wait()
+	if p.wait(); p.w.chance.crowd {
+		p.w.Pause(ctx, latency)
+		p.wait()
+	}
 	if p.isDead() {
 		return killedError{}
 	}
-	at, fate := p.w.enter(name)
+	at, fate := p.w.enter(ctx, name)
 	var err error
 	switch fate {
 	case Frozen:
@@ -117,11 +146,20 @@ func (p *process) call(ctx context.Context, name string, o outcomes) error {
 		_ = o.made()
 		err = o.lost()
 	case Late:
-		p.w.postpone(func() {
-			p.w.tell("process %d: its %s arrives", p.n, at)
-			_ = o.late()
-		})
-		err = o.lost()
+		err = p.postpone(at, o)
+	case Twice:
+		err = o.made()
+		_ = p.postpone(at, o)
+	case Slow:
+		if p.w.Pause(ctx, slowest); ctx.Err() == nil {
+			err = o.made()
+		} else {
+			err = p.postpone(at, o)
+		}
+	case Unreadable:
+		err = fmt.Errorf("%w: %s", protocol.ErrRecordUnreadable, fate)
+	case Bare:
+		err = &protocol.ConflictError{}
 	case TimedOut:
 		_ = o.made()
 		select {
@@ -152,16 +190,25 @@ func (p *process) call(ctx context.Context, name string, o outcomes) error {
 	return err
 }
 
+// postpone has a request arrive late, to which there is no reply.
+func (p *process) postpone(at Point, o outcomes) error {
+	p.w.postpone(func() {
+		p.w.tell("process %d: its %s arrives", p.n, at)
+		_ = o.late()
+	})
+	return o.lost()
+}
+
 func (p *process) freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !isClosed(p.frozen) {
+	if p.froze = true; !isClosed(p.frozen) {
 		close(p.frozen)
 	}
 }
 
 // storeCall is a call of the process to the store.
-func (p *process) storeCall(ctx context.Context, method, _ string, do func(context.Context) error) error {
+func (p *process) storeCall(ctx context.Context, method, id string, do func(context.Context) error) error {
 	if method == "Due" { // one for each shard, and what a sweep does not see the next one sees
 		if p.wait(); p.isDead() {
 			return killedError{}
@@ -173,8 +220,16 @@ func (p *process) storeCall(ctx context.Context, method, _ string, do func(conte
 			return &protocol.StoreError{Op: method, Ambiguous: ambiguous, Down: true, Err: errors.New(text)}
 		}
 	}
+	made := func(ctx context.Context) error {
+		if p.w.chance.crowd {
+			p.w.expire(ctx, id)
+		}
+		err := do(ctx)
+		p.w.look(id)
+		return err
+	}
 	return p.call(ctx, method, outcomes{
-		made: func() error { return do(ctx) }, late: func() error { return do(context.WithoutCancel(ctx)) },
+		made: func() error { return made(ctx) }, late: func() error { return made(context.WithoutCancel(ctx)) },
 		refused: failed(false, "refused"), lost: failed(true, "no reply"),
 	})
 }

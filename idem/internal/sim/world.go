@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
@@ -66,10 +66,11 @@ type World struct {
 	// Broken, if set, returns the store that the processes get in its place: to see what is found.
 	Broken func(*memstore.Store) protocol.Store
 
-	plan Plan
+	// Around, if set, returns a store around the one of a process, such as one with a limit.
+	Around func(Store) protocol.Store
 
-	random  *rand.Rand // draws fates, so many as are left
-	left    int
+	plan    Plan
+	chance  chance
 	limited bool // functions have a time-out
 
 	mu        sync.Mutex
@@ -79,16 +80,17 @@ type World struct {
 	story     []string
 	replays   map[Point]bool // made when all outcomes were recorded
 	fired     int            // fates of the plan that have come
+	waiting   int            // calls that have waited for a frozen process
 	processes []*process
 	systems   map[string]bool // whether they are optional, by name
 	effects   map[string]*effect
 	answers   []Answer
-	ended     map[string]*protocol.Record                                  // records with their first outcome
-	replaced  bool                                                         // an outcome was, by another one
+	history   history
 	late      []func()                                                     // requests that arrive late
 	workers   map[string]func(context.Context, *idem.Engine, []byte) error // by destination
 	streamed  map[string]func(context.Context, *idem.Engine, string) error // by operation
 	swept     []reconcile.Operation
+	meanwhile func(context.Context, *reconcile.Reconciler) error
 	mistake   error // of the story
 }
 
@@ -97,7 +99,7 @@ func New(plan Plan) *World {
 	limited := slices.Contains(slices.Collect(maps.Values(plan)), TimedOut)
 	return &World{Store: memstore.New(), plan: plan, limited: limited, made: map[string]int{}, replays: map[Point]bool{},
 		systems: map[string]bool{}, effects: map[string]*effect{},
-		ended:    map[string]*protocol.Record{},
+		history:  history{versions: map[string][]version{}, refused: map[any]bool{}},
 		workers:  map[string]func(context.Context, *idem.Engine, []byte) error{},
 		streamed: map[string]func(context.Context, *idem.Engine, string) error{}}
 }
@@ -116,13 +118,20 @@ func (w *World) tell(format string, args ...any) {
 }
 
 // enter counts a call and says what becomes of it.
-func (w *World) enter(call string) (Point, Fate) {
+func (w *World) enter(ctx context.Context, call string) (Point, Fate) {
+	drawn := w.draw(ctx, call)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.made[call]++
 	at := Point{call, w.made[call]}
 	w.points = append(w.points, at)
-	w.draw(at)
+	if w.chance.lapses && w.chance.left > 0 && call == "Extend" {
+		drawn = RequestLost
+	}
+	if drawn != Pass {
+		w.plan[at] = drawn
+		w.chance.left--
+	}
 	if w.plan[at] != Pass {
 		w.fired++
 	}
@@ -130,27 +139,11 @@ func (w *World) enter(call string) (Point, Fate) {
 	return at, w.plan[at]
 }
 
-// Wander makes one call in seven go wrong, up to a number of faults. A seed decides which ones and how. With odd seeds
-// functions have a time-out, which ends frozen processes. With even seeds frozen processes go on.
-func (w *World) Wander(seed uint64, faults int) {
-	w.plan, w.random, w.left, w.limited = Plan{}, rand.New(rand.NewPCG(seed, 1)), faults, seed%2 == 1
-}
-
-// draw decides on a call. The caller holds the lock.
-func (w *World) draw(at Point) {
-	if w.random == nil || w.left == 0 || w.random.IntN(7) > 0 {
-		return
-	}
-	if fate := Fates[w.random.IntN(len(Fates))]; fate != Frozen && fate != TimedOut || w.limited == (fate == TimedOut) {
-		w.plan[at] = fate
-		w.left--
-	}
-}
-
 // Answer is what a caller got.
 type Answer struct {
-	// Delivery is the number of the delivery, from 1.
+	// Delivery is the number of the delivery, from 1, which came at From and was answered at To.
 	Delivery int
+	From, To time.Time
 	// Value is the value as JSON, empty if there is none.
 	Value string
 	Err   error
@@ -189,6 +182,7 @@ func (w *World) so() (calls, fired int) {
 
 func (w *World) note(a Answer) {
 	w.mu.Lock()
+	a.To = time.Now()
 	w.answers = append(w.answers, a)
 	w.mu.Unlock()
 	w.tell("the caller of delivery %d gets: %s", a.Delivery, a)
