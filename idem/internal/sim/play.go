@@ -316,7 +316,14 @@ func (p *process) run(fn func(context.Context, *process) (any, error), n int) (a
 	}()
 	ctx := p.ctx
 	if p.w.chance.crowd {
-		ctx = context.WithValue(ctx, diceKey{}, newDice(p.w.chance.seed, uint64(n)+1))
+		// The calls of a process that dies end one after the other: at one moment any of them may be first.
+		own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() {
+			time.Sleep(time.Duration(n) * time.Microsecond)
+			cancel(errKilled)
+		})()
+		ctx = context.WithValue(own, diceKey{}, newDice(p.w.chance.seed, uint64(n)+1))
 	}
 	if p.w.limited {
 		end := time.Now().Add(timeout)
