@@ -70,7 +70,9 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 			every := func(until time.Time) {
 				for time.Now().Before(until) {
 					time.Sleep(time.Minute)
-					r.within(50*time.Second, s)
+					if r.isDue() {
+						r.within(50*time.Second, s)
+					}
 				}
 			}
 			every(lease.Add(time.Minute))
@@ -140,18 +142,29 @@ func (e ending) ended(r *rig, twice bool) {
 	}
 }
 
+// everywhere disturbs the sweeps of a record at each of their calls, in a run of its own for each, and then
+// one more at none.
+func (e ending) everywhere(t *testing.T, dies bool,
+	at func(ctx context.Context, r *rig, c *idemtest.Call) error, check func(r *rig, disturbed bool),
+) {
+	n := 1
+	for e.disturbed(t, n, dies, at, func(r *rig, made int) { check(r, made >= n) }) >= n {
+		n++
+	}
+	require.Greater(t, n, 3)
+}
+
 // disturbed sweeps the record of a killed process for two hours. At the n-th call that is about the
-// record something happens, and with dies the sweep's process ends then: another one goes on. check gets
-// how many calls were made until then.
+// record something happens, and with dies the sweep's process ends then: another one goes on. It returns
+// how many calls were made.
 func (e ending) disturbed(t *testing.T, n int, dies bool,
 	at func(ctx context.Context, r *rig, c *idemtest.Call) error, check func(r *rig, made int),
-) {
+) (made int) {
 	inBubble(t, fmt.Sprintf("%s, at call %d", e.name, n), func(t *testing.T) {
 		r := newRig(t, e.op.Operation)
 		killed(r)
 		r.owner = r.record().Owner
 		time.Sleep(time.Minute)
-		made := 0
 		var dead atomic.Bool // shards are listed while records are handled
 		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
 			switch {
@@ -169,19 +182,23 @@ func (e ending) disturbed(t *testing.T, n int, dies bool,
 		o := reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}
 		first := r.sweeper(o)
 		for i := 0; i < 60 && !dead.Load(); i++ {
-			if _, err := first.Sweep(t.Context()); !dead.Load() {
-				require.NoError(t, err)
+			if r.isDue() {
+				if _, err := first.Sweep(t.Context()); !dead.Load() {
+					require.NoError(t, err)
+				}
 			}
 			time.Sleep(time.Minute)
 		}
 		r.Faults.Heal()
 		second := r.sweeper(o)
 		for range 60 {
-			time.Sleep(time.Minute)
-			r.within(50*time.Second, second)
+			if time.Sleep(time.Minute); r.isDue() {
+				r.within(50*time.Second, second)
+			}
 		}
 		check(r, made)
 	})
+	return made
 }
 
 // A sweep loses its process, a request or a reply at each of its calls. Later sweeps bring
@@ -202,15 +219,7 @@ func TestASweepMayDieBetweenAnyTwoCalls(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			at := func(ctx context.Context, _ *rig, c *idemtest.Call) error { return tc.at(ctx, c) }
 			for _, e := range endings() {
-				calls := 0
-				e.disturbed(t, 0, false, nil, func(_ *rig, made int) { calls = made })
-				require.Greater(t, calls, 3)
-				for n := range calls {
-					e.disturbed(t, n+1, tc.dies, at, func(r *rig, made int) {
-						require.GreaterOrEqual(t, made, n+1)
-						e.ended(r, !tc.certain)
-					})
-				}
+				e.everywhere(t, tc.dies, at, func(r *rig, _ bool) { e.ended(r, !tc.certain) })
 			}
 		})
 	}
@@ -224,9 +233,7 @@ func TestTwoSweepersChangeNothingTwice(t *testing.T) {
 			require.NoError(t, err)
 			return c.Do(ctx)
 		}
-		for n := 1; n < 20; n++ {
-			e.disturbed(t, n, false, another, func(r *rig, _ int) { e.ended(r, false) })
-		}
+		e.everywhere(t, false, another, func(r *rig, _ bool) { e.ended(r, false) })
 	}
 }
 
@@ -234,28 +241,27 @@ func TestTwoSweepersChangeNothingTwice(t *testing.T) {
 // what the sweep has recorded does, and the attempt gets that.
 func TestALateOutcomeBetweenAnyTwoCalls(t *testing.T) {
 	for _, e := range endings()[:6] {
-		for n := 1; n < 12; n++ {
-			var late error
-			finish := func(ctx context.Context, r *rig, c *idemtest.Call) error {
-				rec := r.record()
-				late = r.Store.Finish(ctx, time.Now(), protocol.Finish{
-					ID: rec.ID, Owner: r.owner, Write: "late", Created: rec.CreatedAt, Watched: true,
-					Ending: protocol.Ending{State: idem.Completed, Result: []byte("99"), ExpiresAt: time.Now().Add(24 * time.Hour)},
-				})
-				return c.Do(ctx)
-			}
-			e.disturbed(t, n, false, finish, func(r *rig, made int) {
-				var conflict *protocol.ConflictError
-				switch {
-				case made < n:
-				case errors.As(late, &conflict):
-					require.Contains(t, e.changes, protocol.ChangeResolved)
-					e.ended(r, false)
-				default:
-					require.NoError(t, late)
-					r.play(gets(mustNotRun, 99), settledForGood)
-				}
+		var late error
+		finish := func(ctx context.Context, r *rig, c *idemtest.Call) error {
+			rec := r.record()
+			late = r.Store.Finish(ctx, time.Now(), protocol.Finish{
+				ID: rec.ID, Owner: r.owner, Write: "late", Created: rec.CreatedAt, Watched: true,
+				Ending: protocol.Ending{State: idem.Completed, Result: []byte("99"), ExpiresAt: time.Now().Add(24 * time.Hour)},
 			})
+			return c.Do(ctx)
 		}
+		e.everywhere(t, false, finish, func(r *rig, disturbed bool) {
+			var conflict *protocol.ConflictError
+			switch {
+			case !disturbed:
+				e.ended(r, false)
+			case errors.As(late, &conflict):
+				require.Contains(t, e.changes, protocol.ChangeResolved)
+				e.ended(r, false)
+			default:
+				require.NoError(t, late)
+				r.play(gets(mustNotRun, 99), settledForGood)
+			}
+		})
 	}
 }

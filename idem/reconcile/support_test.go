@@ -104,6 +104,13 @@ func (r *rig) killed(key idem.Key) {
 	require.Equal(r.t, idem.InProgress, r.Record(key).State)
 }
 
+// isDue reports whether a sweep would list the record. A sweep of hours comes every minute, and reads the 64
+// shards in vain nearly each time.
+func (r *rig) isDue() bool {
+	due := r.record().Due
+	return !due.IsZero() && !due.After(r.Clock.Now())
+}
+
 // lapse lets leases end.
 func (r *rig) lapse() { r.Clock.Advance(idem.DefaultLease + idem.DefaultMargin + time.Second) }
 
