@@ -5,7 +5,7 @@
 
 GO      ?= go
 WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
-FUZZ    ?= 60s
+FUZZ    ?= 20s
 # The packages of all modules of the workspace: a path that begins with ./ names those of one.
 ALL     := github.com/idem-go/idempotency/...
 # CDK's packages are large and have no concurrency of ours.
@@ -13,11 +13,12 @@ CDK_PACKAGES := ./infra/... ./template-tests/...
 # Settings and options of cdk deploy.
 CDK     ?=
 # The proofs start processes, or read what lies in the repository, and wait. In each
-# group the longest packages come first, so that no core waits for one at the end. The
-# walks of idem/protocol are among them: they start no goroutine, and the race detector
-# takes ten times as long. So are the thousands of runs of idem/internal/sim and idem/idemtest, one call at
-# a time, and idem/dynamostore, which waits for DynamoDB Local. The long versions have the race detector for all.
-PROOFS  := ./idem/dynamostore ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/... ./idem/protocol ./idem/internal/sim ./idem/idemtest
+# group the longest packages come first, so that no core waits for one at the end.
+PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/later ./local/proof/... ./local/measure/...
+# These have no race detector, with which they take ten times as long: the walks of idem/protocol
+# start no goroutine, the thousands of runs of idem/internal/sim and idem/idemtest mostly make one call
+# at a time, and idem/dynamostore compresses results of megabytes, and waits for DynamoDB Local.
+WALKS   := ./idem/dynamostore ./idem/protocol ./idem/internal/sim ./idem/idemtest
 LIBRARY  = ./local/cmd/stack ./idem/reconcile $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol|idem/internal/sim|idem/idemtest|idem/dynamostore|idem/reconcile)(/|$$)')
 # Further flags of go test for every group, and for the proofs.
 FLAGS        := -timeout 20m
@@ -37,7 +38,7 @@ help: ## Explain the targets
 # reports in order: it is silent for a minute or two.
 .PHONY: test
 test: ## Run every test, against DynamoDB Local; what is concurrent under the race detector
-	@$(MAKE) -k -j2 --no-print-directory test-library test-proofs test-cdk test-allocations
+	@$(MAKE) -k -j2 --no-print-directory test-library test-proofs test-walks test-cdk test-allocations
 
 # A group says when it begins and how it has ended: $(call group,what it is,its command).
 group = echo "==> $(1): begins"; begun=$$(date +%s); result=ok; $(2) || result=FAILED; \
@@ -57,6 +58,10 @@ test-library: servers
 test-proofs: servers
 	@$(call group,proofs with whole functions (crashes and outages and every gateway),$(GO) test $(FLAGS) $(PROOFS_FLAGS) $(PROOFS))
 	@$(call group,routers of other makers,GOWORK=off $(GO) -C local/proof/frameworks test $(FLAGS) ./...)
+
+.PHONY: test-walks
+test-walks: servers
+	@$(call group,walks and the store over DynamoDB Local,$(GO) test $(FLAGS) $(WALKS))
 
 .PHONY: test-cdk
 test-cdk:
@@ -78,20 +83,25 @@ tidy: ## Tidy the go.mod of every module
 	@./local/cmd/tidy.sh
 
 .PHONY: verify
-verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=60s each), mutants, bench and size
+verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=20s each), mutants, bench and size
 	@$(MAKE) -k --no-print-directory verify-tests fuzz mutants bench size
 
 .PHONY: verify-tests
-verify-tests: verify-library verify-proofs verify-cdk
+verify-tests: verify-library verify-proofs verify-walks verify-races verify-cdk
 
-# The long version of a group of tests, all of it under the race detector.
+# The long version of a group of tests. The proofs have the race detector too.
 verify-%:
-	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="-count=1 -timeout 45m $(VERIFY_FLAGS)" PROOFS_FLAGS="-race -p 1" test-$*
+	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="-count=1 -timeout 45m $(VERIFY_FLAGS)" PROOFS_FLAGS="-race" test-$*
+
+# The long versions of these have more cases, and no more goroutines.
+.PHONY: verify-races
+verify-races: servers
+	@$(call group,walks and the store over DynamoDB Local (race detector),IDEM_LONG= $(GO) test -race -count=1 -timeout 45m $(VERIFY_FLAGS) ./idem/dynamostore ./idem/internal/sim)
 
 # Until Go 1.27 the end of the time may be taken for a failure that has found nothing
 # (https://go.dev/issue/75804).
 .PHONY: fuzz
-fuzz: ## Run every fuzz test for FUZZ (60s)
+fuzz: ## Run every fuzz test for FUZZ (20s)
 	@failed=0; out=$$(mktemp); for pkg in $$($(GO) list $(ALL)); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "==> fuzzing $$f in $$pkg for $(FUZZ)"; \
