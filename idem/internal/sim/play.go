@@ -94,7 +94,8 @@ type deliveries struct {
 	arrivals               []*arrival          // in the order in which they were noticed
 	known                  map[string]*arrival // by what they are about
 	frozen                 []func()            // each waits for one that was frozen
-	rounds                 []string            // what came of each round to which nothing has happened, since leases are over
+	// What came of each round to which nothing has happened, since leases are over.
+	rounds []string
 }
 
 // arrival brings a worker: it is a message that a transaction has published, or a change of accepted work.
