@@ -59,7 +59,7 @@ func TestThePageOfGuarantees(t *testing.T) {
 			fault = strings.Replace(fault, call, words, 1)
 		}
 		if fault == "" {
-			fault = "none"
+			fault = "nothing"
 		}
 		cells := func(r row) string {
 			charged := "no"
