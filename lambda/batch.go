@@ -223,7 +223,7 @@ func (b *batch[R]) run(d *delivery[R]) {
 		<-before.done
 	}
 	out, err := work.work(d.ctx)
-	b.settle(d, out, err)
+	b.settle(d, out, err, work.accepted)
 }
 
 // identify finds the record's key.
@@ -248,12 +248,19 @@ func (b *batch[R]) identify(d *delivery[R], w *job) error {
 	return nil
 }
 
-// settle gives the delivery the reason of what became of its work.
-func (b *batch[R]) settle(d *delivery[R], out idem.Outcome, err error) {
+// settle gives the delivery the reason of what became of its work, which may have been accepted for later.
+func (b *batch[R]) settle(d *delivery[R], out idem.Outcome, err error, accepted bool) {
 	d.out.Err, d.out.State, d.out.Attempt, d.out.Failure = err, out.RecordState, out.Attempt, out.Failure
+	other, waits := errors.AsType[*idem.InFlightError](err)
 	if out.Executed {
 		if d.out.Reason = reasonOfOwn(out); d.out.Reason == ReasonNotYetKnown {
 			d.out.LeaseUntil = time.Now().Add(askAgain(&out).Sub(b.engine.Now()))
+		}
+		if accepted && out.RecordState == idem.InProgress { // a client waits for it, and no other call goes on with it
+			d.out.Reason = ReasonUnrecorded
+			if waits {
+				d.out.LeaseUntil = time.Now().Add(other.LeaseLeft)
+			}
 		}
 		if err == nil && d.out.Reason != ReasonExecuted {
 			d.out.Err = errNotCompleted
@@ -272,7 +279,7 @@ func (b *batch[R]) settle(d *delivery[R], out idem.Outcome, err error) {
 	if limited, ok := errors.AsType[*idem.LimitExceededError](err); ok {
 		d.out.LeaseUntil = time.Now().Add(limited.RetryAfter)
 	}
-	if other, ok := errors.AsType[*idem.InFlightError](err); ok && other.Attempt > 0 {
+	if waits && other.Attempt > 0 {
 		d.out.Attempt, d.out.LeaseUntil = other.Attempt, time.Now().Add(other.LeaseLeft)
 	}
 }

@@ -20,7 +20,7 @@ type Reason string
 // These acknowledge: the service does not deliver it again.
 const (
 	// ReasonExecuted: the handler succeeded, even if its outcome could not be
-	// recorded yet.
+	// recorded yet. A worker of accepted work has recorded it.
 	ReasonExecuted Reason = "executed"
 	// ReasonReplayed: the handler had succeeded before, or in this batch.
 	ReasonReplayed Reason = "replayed"
@@ -40,7 +40,8 @@ const (
 	// ReasonNotYetKnown: an earlier attempt died in a step, and [idem.StepConfig].Interrupted was
 	// asked too early for its answer to count. [Delivery].LeaseUntil is when it counts.
 	ReasonNotYetKnown Reason = "not_yet_known"
-	// ReasonUnrecorded: the handler failed, and its failure could not be recorded yet.
+	// ReasonUnrecorded: the handler failed, or it was a worker of accepted work, and its outcome could
+	// not be recorded yet.
 	ReasonUnrecorded Reason = "unrecorded"
 	// ReasonPanicked: the handler, the key function or the body's own decoder
 	// panicked.
@@ -84,7 +85,7 @@ func (r Reason) Acknowledges() bool {
 }
 
 // reasonOfOwn is for an attempt of this call. A success acknowledges even if it could
-// not be recorded yet. A failure acknowledges only if it is recorded.
+// not be recorded yet, but for accepted work. A failure acknowledges only if it is recorded.
 func reasonOfOwn(out idem.Outcome) Reason {
 	switch {
 	case out.AttemptState == idem.Completed:

@@ -90,8 +90,9 @@ type job struct {
 	fingerprint idem.Fingerprint
 	run         func(context.Context) error
 	// id and work are of a body that names a record of accepted work, which needs no key.
-	id   string
-	work func(context.Context) (idem.Outcome, error)
+	id       string
+	accepted bool
+	work     func(context.Context) (idem.Outcome, error)
 }
 
 // check reports mistakes in the set-up.

@@ -62,7 +62,7 @@ func workSource[R, In, Out any](s source[R], id func(*R) string, fn func(context
 		if id == "" {
 			return job{}, errNoID
 		}
-		return job{id: id, work: func(ctx context.Context) (idem.Outcome, error) {
+		return job{id: id, accepted: true, work: func(ctx context.Context) (idem.Outcome, error) {
 			r, err := later.Work(ctx, engine, op, id, fn)
 			return r.Outcome, err
 		}}, nil

@@ -62,6 +62,37 @@ func TestAWorkerRunsWhatWasAccepted(t *testing.T) {
 	}
 }
 
+// A message is not deleted before its outcome is in the record, whatever the handler has ended with: otherwise no other
+// call would go on with the work, if the process dies.
+func TestAWorkersMessageWaitsForItsOutcome(t *testing.T) {
+	ends := []error{nil, idem.Permanent(errors.New("declined")), idem.NotExecuted(errors.New("busy")), errors.New("plain")}
+	for _, end := range ends {
+		for _, repeat := range []idem.Repeat{idem.NotRepeatable, idem.Repeatable} {
+			op := idem.Operation{Name: "statement", Repeat: repeat}
+			h := idemtest.New(t, nil)
+			key := op.Key("acme", "june")
+			_, err := later.Accept[string](t.Context(), h.Engine, key, 3, func(context.Context, string) error { return nil })
+			require.NoError(t, err)
+			h.Faults.Always(idemtest.LoseRequest, idemtest.Finish)
+			var got []idemlambda.SQSDelivery
+			handle := idemlambda.SQSWorker(h.Engine, op,
+				&idemlambda.SQSOptions{OnOutcome: func(_ context.Context, d idemlambda.SQSDelivery) { got = append(got, d) }},
+				func(context.Context, int) (string, error) { return "done", end })
+			res, err := handle(t.Context(), events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m", Body: key.ID()}}})
+			require.NoError(t, err)
+			require.Len(t, res.BatchItemFailures, 1, "%v %v", repeat, end)
+			require.Equal(t, idemlambda.ReasonUnrecorded, got[0].Reason)
+			require.ErrorContains(t, got[0].Err, "the outcome of attempt 1 is not written yet")
+			require.WithinRange(t, got[0].LeaseUntil, time.Now(), time.Now().Add(time.Hour))
+			if end != nil {
+				require.ErrorContains(t, got[0].Err, end.Error())
+				require.NotErrorIs(t, got[0].Err, end, "nothing may take it for a recorded failure")
+			}
+			require.Equal(t, idem.InProgress, h.Record(key).State)
+		}
+	}
+}
+
 // What no record is accepted for goes to the dead-letter queue, not away: the function may look
 // at another table.
 func TestAWorkersMessageWithoutAcceptedWorkIsRedelivered(t *testing.T) {

@@ -149,11 +149,11 @@ func conformance(t *testing.T, o *Options) {
 		if group != "" && os.Getenv("IDEM_LONG") != "1" && !slices.Contains(differs, group) {
 			sub.Skip("none of its requests differs from those of TestConformance and of other groups: IDEM_LONG=1 runs it")
 		}
-		f := shared
-		if slices.Contains(ownTable, group) {
+		f, loses := shared, o.WithoutTransactions && group == "prolonged"
+		if loses || slices.Contains(ownTable, group) {
 			f = open(sub, o)
 		}
-		if o.WithoutTransactions && group == "prolonged" {
+		if loses {
 			f.wire.loseEveryOther("UpdateItem")
 		}
 		return f.harness(sub, group)

@@ -3,6 +3,7 @@ package later_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -186,6 +187,21 @@ func TestAWorkerComesAgainUntilItsOutcomeIsWritten(t *testing.T) {
 		d.is(idem.Completed)
 		require.Equal(t, 1, d.runs)
 	}
+}
+
+// Nor is it where the process has no room to keep what is not written.
+func TestAWorkerComesAgainWhenNothingMoreIsKept(t *testing.T) {
+	d := deskWith(t, repeatable)
+	d.Faults.Always(idemtest.LoseRequest, idemtest.Finish)
+	long, other := idem.Permanent(errors.New(strings.Repeat("x", 4000))), idem.Operation{Name: "other"}
+	for _, end := range []error{long, idem.Permanent(errTimeout)} { // large ones, and what room they leave
+		for n, queued := 0, true; queued; n++ {
+			out, _ := idem.Run(t.Context(), d.Engine, other.Key("acme", fmt.Sprint(len(end.Error()), n)), 3,
+				func(context.Context, int) (string, error) { return "", end })
+			queued = out.Outcome.Queued
+		}
+	}
+	require.ErrorIs(t, d.tries(nil), idem.ErrInFlight)
 }
 
 // The record says that the work has begun, whatever the mode: no caller hears that nothing was

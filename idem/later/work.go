@@ -2,6 +2,7 @@ package later
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -50,9 +51,11 @@ func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, i
 		return ans
 	}
 	res.Outcome, err = e.Execute(ctx, call)
-	if res.Outcome.Queued && res.Outcome.RecordState != idem.Completed {
+	if res.Outcome.Executed && res.Outcome.RecordState == idem.InProgress {
 		// Once its message is deleted no other call would continue the work, if this process dies before it writes.
-		err = &idem.InFlightError{Attempt: res.Outcome.Attempt}
+		err = &unwritten{cause: err, inFlight: idem.InFlightError{
+			Attempt: res.Outcome.Attempt, LeaseLeft: idem.DefaultLease + idem.DefaultMargin,
+		}}
 	}
 	if err != nil {
 		res.Value = *new(Out)
@@ -64,6 +67,23 @@ func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, i
 	}
 	return res, err
 }
+
+// unwritten is the error of an attempt that has ended, and whose outcome is not in the record yet. It does not match
+// the handler's error, by which a caller may delete the message.
+type unwritten struct {
+	cause    error
+	inFlight idem.InFlightError
+}
+
+func (e *unwritten) Error() string {
+	text := fmt.Sprintf("later: the outcome of attempt %d is not written yet", e.inFlight.Attempt)
+	if e.cause != nil {
+		text += ": " + e.cause.Error()
+	}
+	return text
+}
+
+func (e *unwritten) Unwrap() error { return &e.inFlight }
 
 // accepted reads the record that a worker's call runs, and its input.
 func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string) (c idem.Call,
