@@ -96,7 +96,7 @@ verify-%:
 # The long versions of these have more cases, and no more goroutines.
 .PHONY: verify-races
 verify-races: servers
-	@$(call group,walks and the store over DynamoDB Local (race detector),IDEM_LONG= $(GO) test -race -count=1 -timeout 45m $(VERIFY_FLAGS) ./idem/dynamostore ./idem/internal/sim)
+	@$(call group,walks and the store over DynamoDB Local (race detector),IDEM_LONG= $(GO) test -race -count=1 -timeout 45m $(VERIFY_FLAGS) ./idem/dynamostore ./idem/internal/sim ./idem/idemtest)
 
 # Until Go 1.27 the end of the time may be taken for a failure that has found nothing
 # (https://go.dev/issue/75804).

@@ -25,14 +25,14 @@ const update = "IDEM_UPDATE"
 
 // Golden compares the table with a file, such as "testdata/book.txt", and fails the test with the lines that differ and
 // the command that writes the file. The widths of columns and the ends of lines do not count. If the environment
-// variable IDEM_UPDATE is not empty, Golden writes the file, and its folder, and compares nothing. It does neither
+// variable IDEM_UPDATE is 1, Golden writes the file, and its folder, and compares nothing. It does neither
 // where Explore has found a mistake. Two tests at the same time need two files.
 func (r *Report) Golden(t testing.TB, file string) {
 	t.Helper()
 	if len(r.sim.Found) > 0 {
 		return
 	}
-	if os.Getenv(update) != "" {
+	if os.Getenv(update) == "1" {
 		err := os.MkdirAll(filepath.Dir(file), 0o755)
 		if err == nil {
 			err = os.WriteFile(file, []byte(r.String()), 0o644)

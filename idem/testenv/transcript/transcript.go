@@ -29,7 +29,7 @@ func Test(t *testing.T, path string, play func(t *testing.T, scene string) strin
 	t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	update := os.Getenv("IDEM_UPDATE") != ""
+	update := os.Getenv("IDEM_UPDATE") == "1"
 	var all strings.Builder
 	for _, scene := range scenes(string(text)) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(scene, heading), "\n")

@@ -25,9 +25,10 @@ import (
 type Database struct {
 	URL string // stays the same
 
-	dir    string
-	mu     sync.Mutex
-	server *child.Server
+	dir     string
+	mu      sync.Mutex
+	server  *child.Server
+	address func() string // of the server that runs now
 }
 
 // NewDatabase starts one, which ends with the test. None is given by [dynamodblocal.EnvEndpoint], since it could not be
@@ -36,21 +37,18 @@ func NewDatabase(tb testing.TB) *Database {
 	tb.Helper()
 	require.Empty(tb, os.Getenv(dynamodblocal.EnvEndpoint))
 	d := &Database{dir: tb.TempDir()}
+	d.address = func() string {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.server.Endpoint()[len("http://"):]
+	}
 	// A file in memory outlives the process too, and a busy disk is slow.
 	if dir, err := os.MkdirTemp("/dev/shm", "idem-"); err == nil {
 		d.dir = dir
 		tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	}
 	childtest.Need(tb, "DynamoDB Local", func() (*Database, error) { return d, d.start() })
-	front := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = "http", d.address()
-			r.Out.Host = r.In.Host // it is part of the signature
-		},
-		Transport:      transport,
-		ModifyResponse: committed,
-		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	})
+	front := httptest.NewServer(d.front())
 	d.URL = front.URL
 	tb.Cleanup(func() {
 		front.CloseClientConnections()
@@ -58,6 +56,19 @@ func NewDatabase(tb testing.TB) *Database {
 		_ = d.server.Close()
 	})
 	return d
+}
+
+// front is the way to the server that runs now.
+func (d *Database) front() http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", d.address()
+			r.Out.Host = r.In.Host // it is part of the signature
+		},
+		Transport:      transport,
+		ModifyResponse: committed,
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
 }
 
 // transport keeps a connection for each caller of a crowd.
@@ -104,13 +115,6 @@ func (d *Database) start() (err error) {
 	defer d.mu.Unlock()
 	d.server = server
 	return err
-}
-
-// address is that of the server that runs now.
-func (d *Database) address() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.server.Endpoint()[len("http://"):]
 }
 
 // Kill kills the server in whatever it does, and starts it again.

@@ -2,6 +2,8 @@ package rig
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 
@@ -18,19 +20,48 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 )
 
-// What a client was told is on disk: the server is killed the moment it has confirmed one transaction of many.
+// A confirmation reaches its client when the server has answered a question that it got afterwards, and not where the
+// server ends before that.
+func TestAConfirmationWaitsForTheCommit(t *testing.T) {
+	for name, commits := range map[string]bool{"commits": true, "is killed": false} {
+		var asked []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			op := r.Header.Get(target)
+			if asked = append(asked, op); op == "DynamoDB_20120810.ListTables" && !commits {
+				panic(http.ErrAbortHandler)
+			}
+		}))
+		d := &Database{address: func() string { return server.Listener.Addr().String() }}
+		front := httptest.NewServer(d.front())
+		for _, op := range []string{"TransactWriteItems", "PutItem"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL, nil)
+			require.NoError(t, err)
+			req.Header.Set(target, "DynamoDB_20120810."+op)
+			res, err := http.DefaultClient.Do(req)
+			require.Equal(t, commits || op == "PutItem", err == nil, "%s %s", name, op)
+			if err == nil {
+				require.NoError(t, res.Body.Close())
+			}
+		}
+		front.Close()
+		server.Close()
+		require.Equal(t, []string{"DynamoDB_20120810.TransactWriteItems", "DynamoDB_20120810.ListTables",
+			"DynamoDB_20120810.PutItem"}, asked, name)
+	}
+}
+
+// So what a client was answered is on disk: the server is killed the moment it has confirmed one transaction of many.
 func TestWhatIsConfirmedSurvivesAKill(t *testing.T) {
+	if !Long() {
+		t.Skip("a kill is rarely just before a commit: it takes many")
+	}
 	t.Setenv(dynamodblocal.EnvEndpoint, "") // one that is given cannot be killed
 	d := NewDatabase(t)
 	db := dynamodb.New(dynamodb.Options{BaseEndpoint: &d.URL, Region: "us-east-1", Retryer: retry.NewStandard(),
 		Credentials: credentials.NewStaticCredentialsProvider("idemlocal", "idemlocal", "")})
 	table := aws.String("records")
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: db}, *table))
-	rounds := 2
-	if Long() {
-		rounds = 20
-	}
-	for round := range rounds {
+	for round := range 20 {
 		confirmed := map[string]map[string]types.AttributeValue{}
 		var mu sync.Mutex
 		var writers sync.WaitGroup

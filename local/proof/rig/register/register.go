@@ -165,11 +165,18 @@ func (h *History) Counts() map[What]int {
 type Broken struct {
 	Key        string
 	Operations []porcupine.Operation
-	Picture    string // a page in a file, which stays
+	model      porcupine.Model
+	info       porcupine.LinearizationInfo
 }
 
-func (b Broken) String() string {
-	return fmt.Sprintf("%s: no order of its operations is right: %s\n%v", b.Key, b.Picture, b.Operations)
+// Picture writes a page that shows them into a file, which stays: no other run has the same history.
+func (b Broken) Picture(tb testing.TB) (file string) {
+	tb.Helper()
+	f, err := os.CreateTemp("", "broken-"+b.Key+"-*.html")
+	require.NoError(tb, err)
+	require.NoError(tb, porcupine.Visualize(b.model, b.info, f))
+	require.NoError(tb, f.Close())
+	return f.Name()
 }
 
 // Broken returns those keys. Attempts of a key that parks may leave an open question.
@@ -184,11 +191,7 @@ func (h *History) Broken(tb testing.TB, parks func(key string) bool) (all []Brok
 		if result == porcupine.Ok {
 			continue
 		}
-		f, err := os.CreateTemp("", "broken-"+key+"-*.html") // not the test's own: no other run has the same history
-		require.NoError(tb, err)
-		require.NoError(tb, porcupine.Visualize(m, info, f))
-		require.NoError(tb, f.Close())
-		all = append(all, Broken{key, operations, f.Name()})
+		all = append(all, Broken{key, operations, m, info})
 	}
 	return all
 }
