@@ -113,6 +113,7 @@ func TestExploreFindsMistakes(t *testing.T) {
 		"a rejection that is not marked": {repeat, func(ctx context.Context, s shop) (string, error) {
 			return "charged", s.bank().Do(ctx, "charge", idem.Token(ctx))
 		}, "no outcome is recorded: each call ends with: error (the other system has rejected the call)"},
+		"a rejection after a step that is not marked": {repeat, unmarked, "no outcome is recorded: each call runs the handler and ends with: error (the other system has rejected the call)"},
 		"another result in each attempt": {repeat, func(ctx context.Context, s shop) (string, error) {
 			return rand.Text(), permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
 		}, "a caller got a result, and a later one another result"},
@@ -123,6 +124,38 @@ func TestExploreFindsMistakes(t *testing.T) {
 			require.Contains(t, found, c.want)
 		})
 	}
+}
+
+// unmarked charges after a step, and forgets idem.PermanentStep.
+func unmarked(ctx context.Context, s shop) (string, error) {
+	if err := step(ctx, s.stock(), "seat", true); err != nil {
+		return "", err
+	}
+	return "charged", idem.StepEffect(ctx, "charge", func(ctx context.Context) error {
+		return permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
+	}, nil)
+}
+
+// A sweep brings no outcome to what each call ends in the same way.
+func TestExploreFindsWhatIsNotMarkedBesideASweep(t *testing.T) {
+	found, err := idemtest.Findings(t, func(w *idemtest.World) {
+		w.Sweep(reconcile.Operation{Operation: repeat})
+		story(repeat, unmarked)(w)
+	})
+	require.NoError(t, err)
+	require.Contains(t, found,
+		"no outcome is recorded: each call runs the handler and ends with: error (the other system has rejected the call)")
+}
+
+// A compensation that is rejected for good is a person's to answer.
+func TestExploreLeavesWhatCannotBeUndone(t *testing.T) {
+	r := idemtest.Explore(t, story(repeat, func(ctx context.Context, s shop) (string, error) {
+		if err := step(ctx, s.stock(), "seat", true); err != nil {
+			return "", err
+		}
+		return "charged", step(ctx, s.bank(), "charge", false)
+	}))
+	require.Contains(t, r.String(), "runs of")
 }
 
 // probe asks the bank about a charge.
@@ -216,6 +249,12 @@ func TestExploreBringsWorkers(t *testing.T) {
 			}
 			return "charged", step(ctx, s.bank(), "charge", false)
 		}, again, "mail: welcome took place more than once"},
+		"a rejection after a step that is not marked": {unmarked, func(err error) error {
+			if isRecorded(err) {
+				return nil
+			}
+			return err
+		}, "no outcome is recorded: each call ends with: error (accepted)"},
 		"every delivery acknowledged": {withToken, func(error) error { return nil },
 			"no outcome is recorded: each call ends with: error (accepted)"},
 		"what runs already acknowledged": {withToken, func(err error) error {

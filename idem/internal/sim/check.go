@@ -31,8 +31,9 @@ func (w *World) findings(expected map[string]int) (found []string) {
 	return found
 }
 
-// counts are of the world's operations.
-type counts struct{ all, completed, failed, open int }
+// counts are of the world's operations. Open questions wait for an answer or a call; those ahead are the ones of them
+// that the next call goes on with.
+type counts struct{ all, completed, failed, open, ahead int }
 
 // ended reports whether all of them have an outcome.
 func (c counts) ended() bool { return c.all > 0 && c.completed+c.failed == c.all }
@@ -46,9 +47,12 @@ func (w *World) records() (c counts) {
 			c.completed++
 		case rec.State == protocol.Failed:
 			c.failed++
-		case rec.State == protocol.Unknown,
-			rec.State == protocol.Released && len(rec.Steps) > 0: // a sweep finds them: they are continued or undone
+		case rec.State == protocol.Unknown:
 			c.open++
+		case rec.State == protocol.Released && len(rec.Steps) > 0: // a sweep finds them: they are continued or undone
+			if c.open++; !rec.Undoing() { // what cannot be undone a person answers
+				c.ahead++
+			}
 		}
 	}
 	return c
@@ -225,6 +229,12 @@ func (w *World) end(expected map[string]int, found report) {
 		found("a caller got a result, and a later one gets none: %s", last.Kind())
 	case r.open == 0:
 		found("no outcome is recorded: each call ends with: %s", last)
+	case r.open == r.ahead && w.stays && last.Kind() == "error" && got == nil:
+		runs := "runs the handler and "
+		if slices.ContainsFunc(w.Store.Records(), (*protocol.Record).Accepted) {
+			runs = "" // a worker does
+		}
+		found("no outcome is recorded: each call %sends with: %s", runs, last)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,6 +78,7 @@ func (w *World) Play(request Request) {
 		d.deliver()
 		d.goOn()
 	}
+	w.stays = d.same()
 	for _, q := range w.processes {
 		w.history.died = w.history.died || q.isDead() || q.wasFrozen()
 		q.kill()
@@ -141,7 +143,7 @@ func (d *deliveries) deliver() {
 	_, fired := d.w.so()
 	round, answered := "", false
 	d.deliverRequest(&d.caller, func(a Answer) { round, answered = a.String(), true })
-	round += d.work()
+	round += "; " + d.work()
 	if _, now := d.w.so(); now > fired || !answered {
 		d.rounds = nil
 	} else {
@@ -162,8 +164,10 @@ func (d *deliveries) deliverRequest(p **process, ended func(Answer)) {
 	})
 }
 
-// work delivers what brings workers, and says what came of all.
-func (d *deliveries) work() (answers string) {
+// work delivers what brings workers, and says what came of all: what came of several of them once, since each attempt
+// may leave another change.
+func (d *deliveries) work() string {
+	var answers []string
 	for _, a := range d.notice() {
 		before, acknowledged := d.soFar(a)
 		if before == "" {
@@ -172,10 +176,11 @@ func (d *deliveries) work() (answers string) {
 		if before == "" || !acknowledged {
 			d.bring(a)
 		}
-		now, _ := d.soFar(a)
-		answers += "; " + now
+		if now, _ := d.soFar(a); !slices.Contains(answers, now) {
+			answers = append(answers, now)
+		}
 	}
-	return answers
+	return strings.Join(answers, "; ")
 }
 
 // soFar is what the last delivery came to, and whether one was acknowledged.
@@ -300,9 +305,14 @@ func (d *deliveries) goOn() {
 // settled reports whether all fates have come, and the last two rounds were the same.
 func (d *deliveries) settled() bool {
 	_, fired := d.w.so()
-	n := len(d.rounds)
 	asked := d.w.swept == nil || d.w.records().open == 0
-	return asked && fired == len(d.w.plan) && n > 1 && d.rounds[n-1] == d.rounds[n-2]
+	return asked && fired == len(d.w.plan) && d.same()
+}
+
+// same reports whether the last two rounds were the same, since when nothing has happened to them.
+func (d *deliveries) same() bool {
+	n := len(d.rounds)
+	return n > 1 && d.rounds[n-1] == d.rounds[n-2]
 }
 
 // run makes a call in the process.

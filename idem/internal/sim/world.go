@@ -85,6 +85,7 @@ type World struct {
 	systems   map[string]bool // whether they are optional, by name
 	effects   map[string]*effect
 	answers   []Answer
+	stays     bool // the last two rounds of deliveries were the same
 	history   history
 	late      []func()                                                     // requests that arrive late
 	workers   map[string]func(context.Context, *idem.Engine, []byte) error // by destination
