@@ -353,6 +353,16 @@ func TestExploreFindsNothing(t *testing.T) {
 			}
 			return "charged", permanent(err)
 		}),
+		"a log of what is declined alone": func(w *idemtest.World) {
+			log, bank := w.Optional("log"), w.Provider("bank")
+			story(repeat, func(ctx context.Context, _ shop) (string, error) {
+				err := bank.Do(ctx, "charge", idem.Token(ctx))
+				if errors.Is(err, idemtest.ErrRejected) {
+					_ = log.Do(ctx, "declined", idem.Token(ctx))
+				}
+				return "charged", permanent(err)
+			})(w)
+		},
 		"a condition": func(w *idemtest.World) {
 			w.Conditions(func(any) (bool, any) { return true, nil })
 			conditional := dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, _ string) (string, error) {
