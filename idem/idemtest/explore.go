@@ -123,7 +123,8 @@ func (p *Provider) Ask(ctx context.Context, effect, token string) (found bool, e
 //   - the operation failed, and an effect stands,
 //   - no outcome is recorded in the end,
 //
-// and prints the shortest story of each, in which calls are counted over all processes. An unknown outcome, which
+// and prints the shortest story of each, of those with the fewest faults. Its lines with >> are what goes wrong, and
+// calls are counted over all processes. An unknown outcome, which
 // waits for a probe or a person, is none of these. Each run has a bubble of testing/synctest to itself. The same
 // story gives the same runs, if its handler starts no goroutines and takes no random decisions. All pairs of faults are
 // taken if there are no more than 5,000.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,10 +92,7 @@ func TestExploreFindsMistakes(t *testing.T) {
 			}
 			return "charged", step(ctx, s.bank(), "charge", false)
 		}, "mail: welcome took place more than once"},
-		"a swallowed error": {once, func(ctx context.Context, s shop) (string, error) {
-			_ = s.bank().Do(ctx, "charge", idem.Token(ctx))
-			return "charged", nil
-		}, "the caller got a result, and bank: charge has not taken place"},
+		"a swallowed error": {once, swallows, "the caller got a result, and bank: charge has not taken place"},
 		"a compensation forgotten": {repeat, func(ctx context.Context, s shop) (string, error) {
 			if err := step(ctx, s.bank(), "charge", false); err != nil {
 				return "", err
@@ -124,6 +122,24 @@ func TestExploreFindsMistakes(t *testing.T) {
 			require.Contains(t, found, c.want)
 		})
 	}
+}
+
+// A story has no fault that its mistake does not need: these need one.
+func TestExplorePrintsTheFewestFaults(t *testing.T) {
+	for name, h := range map[string]handler{"unmarked": unmarked, "a swallowed error": swallows} {
+		stories := idemtest.Stories(t, story(repeat, h))
+		require.NotEmpty(t, stories, name)
+		for found, lines := range stories {
+			all := strings.Join(lines, "\n")
+			require.Equal(t, 1, strings.Count("\n"+all, "\n>> process "), "%s:\n%s", found, all)
+		}
+	}
+}
+
+// swallows ignores what the bank answers.
+func swallows(ctx context.Context, s shop) (string, error) {
+	_ = s.bank().Do(ctx, "charge", idem.Token(ctx))
+	return "charged", nil
 }
 
 // unmarked charges after a step, and forgets idem.PermanentStep.

@@ -23,6 +23,9 @@ func StoryOf(t *testing.T, found string, story func(*World)) []string {
 	return ReportOf(t, story).sim.Found[found]
 }
 
+// Stories are those of all findings.
+func Stories(t *testing.T, story func(*World)) map[string][]string { return ReportOf(t, story).sim.Found }
+
 // ReportOf is the report of a story, whatever is found.
 func ReportOf(t *testing.T, story func(*World)) *Report {
 	r, err := explore(t, few, story)

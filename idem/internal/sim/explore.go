@@ -13,7 +13,7 @@ import (
 // Explore plays a story without a fault, then with each fault of a call of its first two deliveries, then with pairs of
 // faults, so many times at most.
 func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
-	r := &Report{Found: map[string][]string{}}
+	r := &Report{Found: map[string][]string{}, faults: map[string]int{}}
 	run := func(plan Plan) (*World, error) {
 		w, err := play(plan)
 		if err == nil {
@@ -71,7 +71,7 @@ func Crowd(seeds int, play func(func(*World)) (*World, error)) (*Report, error) 
 }
 
 func byChance(seeds int, play func(func(*World)) (*World, error), begin func(*World, int)) (*Report, error) {
-	r := &Report{Found: map[string][]string{}}
+	r := &Report{Found: map[string][]string{}, faults: map[string]int{}}
 	calm, err := play(func(*World) {})
 	if err != nil {
 		return nil, err
@@ -92,9 +92,10 @@ func byChance(seeds int, play func(func(*World)) (*World, error), begin func(*Wo
 
 // Report is what became of the runs of an exploration.
 type Report struct {
-	// Found has the shortest story of each finding.
+	// Found has the shortest story of each finding, of those with the fewest faults.
 	Found map[string][]string
 
+	faults   map[string]int // in the story of each finding
 	expected map[string]int // how often each effect stands where nothing goes wrong
 	rows     []row
 	runs     int
@@ -127,8 +128,9 @@ func (r *Report) add(w *World, listed bool) {
 		r.rows = append(r.rows, w.row())
 	}
 	for _, found := range w.findings(r.expected) {
-		if shortest := r.Found[found]; shortest == nil || len(w.story) < len(shortest) {
-			r.Found[found] = w.story
+		shortest, few := r.Found[found], r.faults[found]
+		if shortest == nil || w.fired < few || w.fired == few && len(w.story) < len(shortest) {
+			r.Found[found], r.faults[found] = w.story, w.fired
 		}
 	}
 }

@@ -131,7 +131,7 @@ func (p *process) call(ctx context.Context, name string, o outcomes) error {
 	var err error
 	switch fate {
 	case Frozen:
-		p.w.tell("process %d: its %s %s", p.n, at, fate)
+		p.w.tell(">> process %d: %s %s", p.n, at, fate)
 		p.freeze()
 		p.wait()
 		if p.isDead() {
@@ -177,7 +177,7 @@ func (p *process) call(ctx context.Context, name string, o outcomes) error {
 	}
 	switch {
 	case fate != Pass:
-		p.w.tell("process %d: its %s %s", p.n, at, fate)
+		p.w.tell(">> process %d: %s %s", p.n, at, fate)
 	case err != nil:
 		p.w.tell("process %d: %s: %s", p.n, at, short(err))
 	default:
@@ -193,7 +193,7 @@ func (p *process) call(ctx context.Context, name string, o outcomes) error {
 // postpone has a request arrive late, to which there is no reply.
 func (p *process) postpone(at Point, o outcomes) error {
 	p.w.postpone(func() {
-		p.w.tell("process %d: its %s arrives", p.n, at)
+		p.w.tell("process %d: %s arrives", p.n, at)
 		_ = o.late()
 	})
 	return o.lost()
