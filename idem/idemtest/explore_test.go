@@ -214,10 +214,7 @@ func accepted(stream bool, work handler, fails func(error) error) func(*idemtest
 			w.StreamWorker(repeat, worker)
 		} else {
 			w.Worker("jobs", func(ctx context.Context, e *idem.Engine, id []byte) error { return worker(ctx, e, string(id)) })
-			enqueue = func(ctx context.Context, id string) error {
-				dynamostore.TxOf(ctx).Publish("job", outbox.Message{Destination: "jobs", Body: []byte(id)})
-				return nil
-			}
+			enqueue = toJobs
 		}
 		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
 			res, err := later.Accept[string](ctx, e, repeat.Key("acme", "order-1"), "a book", enqueue)
@@ -227,6 +224,12 @@ func accepted(stream bool, work handler, fails func(error) error) func(*idemtest
 			return res.Value, err
 		})
 	}
+}
+
+// toJobs enqueues accepted work.
+func toJobs(ctx context.Context, id string) error {
+	dynamostore.TxOf(ctx).Publish("job", outbox.Message{Destination: "jobs", Body: []byte(id)})
+	return nil
 }
 
 // again has the worker come again unless the operation has an outcome.
@@ -501,6 +504,15 @@ func TestExploreRefuses(t *testing.T) {
 		"the last caller gets an error, and the story must be one that succeeds": func(w *idemtest.World) {
 			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
 				return charge(ctx, e, func(context.Context) error { return errors.New("no") })
+			})
+		},
+		`accepted; no World.Worker is there for the message to "jobs"; the World.Worker of "job" gets no message; ` +
+			`the World.StreamWorker of "charge" gets no change`: func(w *idemtest.World) {
+			w.Worker("job", func(context.Context, *idem.Engine, []byte) error { return nil })
+			w.StreamWorker(idem.Operation{Name: "charge"}, func(context.Context, *idem.Engine, string) error { return nil })
+			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+				_, err := later.Accept[string](ctx, e, repeat.Key("acme", "order-1"), "a book", toJobs)
+				return nil, errors.Join(err, errors.New("accepted"))
 			})
 		},
 		"bank: charge is called with a context that is not of a handler of this run": func(w *idemtest.World) {

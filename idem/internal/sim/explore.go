@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Explore plays a story without a fault, then with each fault of a call of its first two deliveries, then with pairs of
@@ -106,7 +109,7 @@ type Report struct {
 func (w *World) calm(stands map[string]int) error {
 	if err := w.answers[len(w.answers)-1].Err; err != nil {
 		return fmt.Errorf("where nothing goes wrong the last caller gets an error, and the story must be one that "+
-			"succeeds: %w", err)
+			"succeeds: %w%s", err, w.astray())
 	}
 	for _, system := range slices.Sorted(maps.Keys(w.systems)) {
 		if w.systems[system] {
@@ -121,6 +124,39 @@ func (w *World) calm(stands map[string]int) error {
 		return errors.New("where nothing goes wrong there is no effect: give the handler a fake that calls a Provider")
 	}
 	return nil
+}
+
+// astray names the messages that have no worker, and the workers that nothing has come for.
+func (w *World) astray() (says string) {
+	sent := map[string]bool{}
+	for _, u := range w.Store.Units() {
+		if p, ok := u.(interface{ Messages() []outbox.Message }); ok {
+			for _, m := range p.Messages() {
+				sent[m.Destination] = true
+			}
+		}
+	}
+	changed := map[string]bool{}
+	for _, rec := range w.Store.Records() {
+		_, operation, _ := protocol.ParseRecordID(rec.ID)
+		changed[operation] = changed[operation] || rec.Ticket != ""
+	}
+	for _, destination := range slices.Sorted(maps.Keys(sent)) {
+		if w.workers[destination] == nil {
+			says += fmt.Sprintf("; no World.Worker is there for the message to %q", destination)
+		}
+	}
+	for _, destination := range slices.Sorted(maps.Keys(w.workers)) {
+		if !sent[destination] {
+			says += fmt.Sprintf("; the World.Worker of %q gets no message", destination)
+		}
+	}
+	for _, operation := range slices.Sorted(maps.Keys(w.streamed)) {
+		if !changed[operation] {
+			says += fmt.Sprintf("; the World.StreamWorker of %q gets no change", operation)
+		}
+	}
+	return says
 }
 
 func (r *Report) add(w *World, listed bool) {
