@@ -2,7 +2,6 @@ package idemtest_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"os"
 	"strings"
@@ -11,31 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/outbox"
 )
 
 // The handler of the page, and its test.
 
 var Book = idem.Operation{Name: "book", Repeat: idem.Repeatable}
 
-type Booking struct {
-	ID    string
-	Cents int
-}
-
-type Bank interface {
-	Charge(ctx context.Context, token string, cents int) (charge string, err error)
-}
+type (
+	Booking = idemtest.Booking
+	Bank    = idemtest.Bank
+)
 
 type Desk struct{ Bank Bank }
-
-// careless is the handler with its mistake.
-type careless struct{ Bank Bank }
-
-func (d *careless) Book(ctx context.Context, b Booking) (string, error) {
-	return d.Bank.Charge(ctx, rand.Text(), b.Cents)
-}
 
 func (d *Desk) Book(ctx context.Context, b Booking) (string, error) {
 	charge, err := d.Bank.Charge(ctx, idem.Token(ctx), b.Cents)
@@ -74,8 +64,8 @@ func TestBookLater(t *testing.T) {
 		bank := fakeBank{w.Provider("bank")}
 		w.StreamWorker(Book, func(ctx context.Context, e *idem.Engine, id string) error {
 			desk := &Desk{Bank: bank}
-			_, err := later.Work(ctx, e, Book, id, desk.Book)
-			if _, recorded := errors.AsType[*idem.RecordedError](err); recorded || errors.Is(err, ErrDeclined) {
+			res, err := later.Work(ctx, e, Book, id, desk.Book)
+			if res.Outcome.RecordState == idem.Failed {
 				return nil
 			}
 			return err
@@ -91,6 +81,33 @@ func TestBookLater(t *testing.T) {
 	}).Golden(t, "testdata/book_later.txt")
 }
 
+// A message brings the worker of the booking.
+func TestBookByMessage(t *testing.T) {
+	idemtest.Explore(t, func(w *idemtest.World) {
+		bank := fakeBank{w.Provider("bank")}
+		enqueue := func(ctx context.Context, id string) error {
+			dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: "trips", Type: "trip", Body: []byte(id)})
+			return nil
+		}
+		w.Worker("trips", func(ctx context.Context, e *idem.Engine, body []byte) error {
+			desk := &Desk{Bank: bank}
+			res, err := later.Work(ctx, e, Book, string(body), desk.Book)
+			if res.Outcome.RecordState == idem.Failed {
+				return nil
+			}
+			return err
+		})
+		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			b := Booking{ID: "b-1", Cents: 4200}
+			res, err := later.Accept[string](ctx, e, Book.Key("acme", b.ID), b, enqueue)
+			if err == nil && res.Outcome.RecordState != idem.Completed {
+				err = errors.New("accepted")
+			}
+			return res.Value, err
+		})
+	})
+}
+
 // The page has what Explore prints.
 func TestThePageOfExplore(t *testing.T) {
 	page, err := os.ReadFile("README.md")
@@ -99,7 +116,7 @@ func TestThePageOfExplore(t *testing.T) {
 	require.NoError(t, err)
 	const twice = "bank: charge took place more than once"
 	story := idemtest.StoryOf(t, twice, func(w *idemtest.World) {
-		desk := &careless{fakeBank{w.Provider("bank")}}
+		desk := &idemtest.Desk{Bank: fakeBank{w.Provider("bank")}}
 		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
 			b := Booking{ID: "b-1", Cents: 4200}
 			return idem.Do(ctx, e, Book.Key("acme", b.ID), b, desk.Book)

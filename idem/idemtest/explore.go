@@ -50,7 +50,7 @@ func (w *World) Conditions(decide func(action any) (holds bool, old any)) {
 }
 
 // Worker has the messages delivered that transactions publish for a destination, in processes of their own: each one
-// twice at once, and again until a delivery has returned no error. The function gets a message's body, and makes the
+// twice in a row, and again until a delivery has returned no error. The function gets a message's body, and makes the
 // handler's call as that of [World.Deliver] does: the body is a record's id where [later.Accept] has published it.
 //
 // [later.Accept]: https://pkg.go.dev/github.com/idem-go/idempotency/idem/later#Accept
@@ -72,12 +72,12 @@ func (w *World) StreamWorker(op idem.Operation, work func(ctx context.Context, e
 // [Provider.Ask].
 func (w *World) Sweep(operations ...reconcile.Operation) { w.sim.Sweep(operations) }
 
-// Deliver delivers a request as clients and queues do: again at once, again when the lease of a claim is over,
+// Deliver delivers a request as clients and queues do: again immediately, again when the lease of a claim is over,
 // and again when a frozen process has gone on. The function makes the handler's call with the context and the
 // engine of a process, as its main function does: it calls [idem.Do], or makes a wrapped handler and calls that.
-// It returns an error where the caller got no outcome, such as a response with a status that is no success, one that
-// says that the work is accepted, and a message that is to be delivered again. Deliver is called once, at the end of
-// the story.
+// It returns an error unless the caller got a result: a response with a status that is no success is an error, one that
+// says that the work is accepted, a recorded failure, and a message that is to be delivered again. A message that is
+// acknowledged is none. Deliver is called once, at the end of the story.
 func (w *World) Deliver(request func(context.Context, *idem.Engine) (any, error)) {
 	if w.delivered++; w.delivered == 1 {
 		w.sim.Play(request)

@@ -111,7 +111,7 @@ func TestExploreFindsMistakes(t *testing.T) {
 		"a rejection that is not marked": {repeat, func(ctx context.Context, s shop) (string, error) {
 			return "charged", s.bank().Do(ctx, "charge", idem.Token(ctx))
 		}, "no outcome is recorded: each call ends with: error (the other system has rejected the call)"},
-		"a rejection after a step that is not marked": {repeat, unmarked, "no outcome is recorded: each call runs the handler and ends with: error (the other system has rejected the call)"},
+		"a rejection after a step that is not marked": {repeat, unmarked, neverEnds},
 		"another result in each attempt": {repeat, func(ctx context.Context, s shop) (string, error) {
 			return rand.Text(), permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
 		}, "a caller got a result, and a later one another result"},
@@ -142,6 +142,10 @@ func swallows(ctx context.Context, s shop) (string, error) {
 	return "charged", nil
 }
 
+// neverEnds is found where a rejection after a step is not marked.
+const neverEnds = "no outcome is recorded: each call runs the handler and ends with: error (" +
+	"the other system has rejected the call)"
+
 // unmarked charges after a step, and forgets idem.PermanentStep.
 func unmarked(ctx context.Context, s shop) (string, error) {
 	if err := step(ctx, s.stock(), "seat", true); err != nil {
@@ -159,8 +163,7 @@ func TestExploreFindsWhatIsNotMarkedBesideASweep(t *testing.T) {
 		story(repeat, unmarked)(w)
 	})
 	require.NoError(t, err)
-	require.Contains(t, found,
-		"no outcome is recorded: each call runs the handler and ends with: error (the other system has rejected the call)")
+	require.Contains(t, found, neverEnds)
 }
 
 // A compensation that is rejected for good is a person's to answer.
@@ -274,6 +277,7 @@ func TestExploreBringsWorkers(t *testing.T) {
 			}
 			return err
 		}, "no outcome is recorded: each call ends with: error (accepted)"},
+		"no delivery acknowledged": {withToken, func(error) error { return errors.New("again") }, ""},
 		"every delivery acknowledged": {withToken, func(error) error { return nil },
 			"no outcome is recorded: each call ends with: error (accepted)"},
 		"what runs already acknowledged": {withToken, func(err error) error {
@@ -432,12 +436,13 @@ func TestExploreFindsNothing(t *testing.T) {
 			ship := func(ctx context.Context, _ string) error {
 				return permanent(bank.Do(ctx, "charge", idem.Token(ctx)))
 			}
+			event := events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m-1", Body: `"order-1"`,
+				EventSource: "aws:sqs", EventSourceARN: "arn:aws:sqs:eu-central-1:1:orders"}}}
 			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
 				handler := idemlambda.SQS(e, repeat, idemlambda.SQSMessageID(idem.SingleTenant), nil, ship)
-				resp, err := handler(ctx, events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m-1", Body: `"order-1"`,
-					EventSource: "aws:sqs", EventSourceARN: "arn:aws:sqs:eu-central-1:1:orders"}}})
+				resp, err := handler(ctx, event)
 				if err == nil && len(resp.BatchItemFailures) > 0 {
-					err = errors.New("the message is to be delivered again")
+					err = errors.New("comes again")
 				}
 				return nil, err
 			})

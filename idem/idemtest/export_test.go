@@ -24,7 +24,9 @@ func StoryOf(t *testing.T, found string, story func(*World)) []string {
 }
 
 // Stories are those of all findings.
-func Stories(t *testing.T, story func(*World)) map[string][]string { return ReportOf(t, story).sim.Found }
+func Stories(t *testing.T, story func(*World)) map[string][]string {
+	return ReportOf(t, story).sim.Found
+}
 
 // ReportOf is the report of a story, whatever is found.
 func ReportOf(t *testing.T, story func(*World)) *Report {

@@ -24,10 +24,10 @@ type EnqueueFunc func(ctx context.Context, id string) error
 // is certain. The message that enqueue adds and the record commit together. A nil enqueue is for
 // workers that the table's stream brings. The work may wait for [DefaultStartWithin].
 //
-// While the work waits or runs, the result's Outcome has a StatusID and the State, and no value;
-// so has the same call made again. Later it has the outcome, as from [idem.Run], and a recorded
-// failure is a [*idem.RecordedError]. Another input under the key is [idem.ErrKeyReused]. Accept
-// is safe for concurrent use.
+// While the work waits or runs, the result's Outcome has a StatusID and the RecordState, and no
+// value; so has the same call made again. Later it has the outcome, as from [idem.Run], and a
+// recorded failure is a [*idem.RecordedError]. Another input under the key is [idem.ErrKeyReused].
+// Accept is safe for concurrent use.
 func Accept[Out, In any](
 	ctx context.Context, e *idem.Engine, key idem.Key, in In, enqueue EnqueueFunc,
 ) (idem.Result[Out], error) {

@@ -15,8 +15,8 @@ var ErrExpired = errors.New("idem: the outcome is not kept any more")
 
 // StatusOf returns what has become of the work that was accepted for later under the status id,
 // which [idem.Outcome] has as StatusID. The tenant and the operation are the caller's. While the
-// work waits or runs, only State, Attempt, Ref, CreatedAt and StatusID are set; later it is the
-// outcome, and a recorded failure is a [*idem.RecordedError]. A status id of another tenant or
+// work waits or runs, only RecordState, Attempt, Ref, CreatedAt and StatusID are set; later it is
+// the outcome, and a recorded failure is a [*idem.RecordedError]. A status id of another tenant or
 // operation, or of nothing, is [ErrNotAccepted]; one whose outcome has expired is [ErrExpired]
 // until the store deletes it. StatusOf reads once, with a large result twice, and writes nothing.
 func StatusOf(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id string) (idem.Outcome, error) {

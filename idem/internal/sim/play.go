@@ -28,7 +28,7 @@ const (
 // Request is what a caller asks of a process.
 type Request func(context.Context, *idem.Engine) (any, error)
 
-// Worker has the messages delivered that transactions publish for a destination: twice at once, and again until the
+// Worker has the messages delivered that transactions publish for a destination: twice in a row, and again until the
 // worker has returned no error.
 func (w *World) Worker(destination string, work func(context.Context, *idem.Engine, []byte) error) {
 	w.mu.Lock()
@@ -51,7 +51,7 @@ func (w *World) Sweep(operations []reconcile.Operation) {
 	w.swept = append(w.swept, operations...)
 }
 
-// Play delivers a request as clients and queues do: again at once, again when the lease is over, and again
+// Play delivers a request as clients and queues do: again immediately, again when the lease is over, and again
 // until frozen and late calls have gone on, the plan's fates have come or do not come any more, and the answers
 // stay the same.
 func (w *World) Play(request Request) {

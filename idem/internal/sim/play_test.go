@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idempotency/idem/internal/sim"
 )
 
-// What brings a worker comes twice at once, and again until the worker has acknowledged it. The stream brings it for
+// What brings a worker comes twice in a row, and again until the worker has acknowledged it. The stream brings it for
 // each change that leaves the work waiting.
 func TestWhenAWorkerComes(t *testing.T) {
 	for name, c := range map[string]struct {
