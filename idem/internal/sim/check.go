@@ -4,23 +4,25 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // findings says what is wrong with a world after [World.Play]. Expected is how often each effect stands in
-// the world without faults.
-func (w *World) findings(expected map[string]int) (found []string) {
+// the world without faults, and once how often it does there when each request has come once.
+func (w *World) findings(expected, once map[string]int) (found []string) {
 	report := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(found, text) {
 			found = append(found, text)
 		}
 	}
 	for _, check := range checks {
-		check(w, expected, report)
+		check(w, expected, once, report)
 	}
 	if w.chance.crowd {
 		for _, check := range crowdChecks {
@@ -29,6 +31,14 @@ func (w *World) findings(expected map[string]int) (found []string) {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// bound is how often an effect may stand.
+func (w *World) bound(effect string, once map[string]int) int {
+	if n, stated := w.most[effect]; stated {
+		return n
+	}
+	return max(1, once[effect])
 }
 
 // counts are of the world's operations. Open questions wait for an answer or a call; those ahead are the ones of them
@@ -62,27 +72,27 @@ func (w *World) records() (c counts) {
 type report func(format string, args ...any)
 
 // checks are the invariants that each run is held to, by their headings in DESIGN.md.
-var checks = map[string]func(w *World, expected map[string]int, found report){
-	"The promise": func(w *World, expected map[string]int, found report) {
+var checks = map[string]func(w *World, expected, once map[string]int, found report){
+	"The promise": func(w *World, expected, once map[string]int, found report) {
 		most := w.stands()
 		for name, e := range w.effects {
 			most[name] = max(most[name], e.most)
 		}
 		for name, n := range most {
-			if n > max(1, expected[name]) {
+			if n > w.bound(name, once) {
 				found("%s took place more than once", name)
 			}
 		}
 		w.end(expected, found)
 	},
-	"A failed operation is undone": func(w *World, _ map[string]int, found report) {
+	"A failed operation is undone": func(w *World, _, _ map[string]int, found report) {
 		for name, e := range w.effects {
 			if e.undone > e.made && e.made > 0 {
 				found("%s was undone more than once", name)
 			}
 		}
 	},
-	"A replay is the result, byte for byte": func(w *World, _ map[string]int, found report) {
+	"A replay is the result, byte for byte": func(w *World, _, _ map[string]int, found report) {
 		got := w.got()
 		for _, a := range w.answers {
 			// Others were under way when the caller got it.
@@ -91,13 +101,14 @@ var checks = map[string]func(w *World, expected map[string]int, found report){
 			}
 		}
 	},
-	"A lost claim changes nothing": func(w *World, _ map[string]int, found report) {
+	"A lost claim changes nothing": func(w *World, _, _ map[string]int, found report) {
 		w.history.changes(func(a, b version) {
 			switch {
 			case !a.outcome(b.at):
 			case b.Record == nil:
 				found("an outcome was deleted while it was kept")
-			case b.State != a.State || b.Attempt != a.Attempt || !a.Omitted && !bytes.Equal(b.Body.Data, a.Body.Data):
+			case b.State != a.State || b.Attempt != a.Attempt || !a.Omitted && !bytes.Equal(b.Body.Data, a.Body.Data),
+				!reflect.DeepEqual(b.Failure, a.Failure):
 				found("an outcome was recorded in place of another one")
 			}
 		})
@@ -148,7 +159,7 @@ var crowdChecks = map[string]func(w *World, found report){
 	},
 	"A claim in doubt is taken back": func(w *World, found report) {
 		excused := w.swept != nil || w.history.died ||
-			slices.ContainsFunc(w.processes, func(p *process) bool { return p.doubt })
+			slices.ContainsFunc(w.processes, func(p *process) bool { return p.doubtful(time.Now()) })
 		w.history.changes(func(_, b version) {
 			excused = excused || b.Record == nil // one that comes after its record was deleted ends as a lapsed one
 		})
@@ -162,7 +173,7 @@ var crowdChecks = map[string]func(w *World, found report){
 	},
 	"An outcome is written before its key is claimed": func(w *World, found report) {
 		w.history.pairs(func(a, b *run) {
-			if a.p == b.p && a.recorded() && !a.p.doubt && !w.history.answered(a, b) {
+			if a.p == b.p && a.recorded() && !a.p.doubtful(b.from) && !w.history.answered(a, b) {
 				found("a handler runs again in the process that has its outcome")
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,16 +25,28 @@ func TestNothingIsFoundByChance(t *testing.T) {
 	if long() {
 		wander, crowd = 5000, 2000
 	}
+	saw := map[string]int{}
 	none := func(way way, seeds int, stories map[string]func(*sim.World)) {
 		for name, story := range stories {
-			for found, lines := range byChance(t, way, seeds, story, nil) {
+			r := byChance(t, way, seeds, story, nil)
+			for found, lines := range r.Found {
 				t.Errorf("%s: %s:\n  %s", name, found, strings.Join(lines, "\n  "))
+			}
+			for what, n := range r.Saw {
+				saw[what] += n
 			}
 		}
 	}
 	none(sim.Wander, wander, stories)
 	none(sim.Crowd, crowd, stories)
 	none(sim.Crowd, 5*crowd, crowded)
+	// Where nothing goes wrong nothing is shown.
+	for _, fate := range append(slices.Clone(sim.Fates), sim.Twice, sim.Slow, sim.Unreadable, sim.Bare) {
+		require.NotZero(t, saw[string(fate)], fate)
+	}
+	for _, state := range []idem.State{idem.Completed, idem.Failed, idem.Unknown} {
+		require.NotZero(t, saw[string(state)], state)
+	}
 }
 
 func long() bool { return os.Getenv("IDEM_LONG") == "1" }
@@ -65,7 +78,7 @@ type way func(seeds int, play func(begin func(*sim.World)) (*sim.World, error)) 
 // byChance returns what is found in a story over a store.
 func byChance(
 	t *testing.T, way way, seeds int, story func(*sim.World), broken func(*memstore.Store) protocol.Store,
-) map[string][]string {
+) *sim.Report {
 	r, err := way(seeds, func(begin func(*sim.World)) (*sim.World, error) {
 		w := sim.New(nil)
 		w.Broken = broken
@@ -74,7 +87,7 @@ func byChance(
 		return w, nil
 	})
 	require.NoError(t, err)
-	return r.Found
+	return r
 }
 
 // finds changes a record in a state before each claim of its key.
@@ -174,7 +187,7 @@ func TestPlantedFaultsAreFoundInACrowd(t *testing.T) {
 				p := &planted{Store: s}
 				c.plant(p)
 				return p
-			}), c.want)
+			}).Found, c.want)
 		})
 	}
 }

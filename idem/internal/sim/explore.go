@@ -16,14 +16,14 @@ import (
 // Explore plays a story without a fault, then with each fault of a call of its first two deliveries, then with pairs of
 // faults, so many times at most.
 func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
-	r := &Report{Found: map[string][]string{}, faults: map[string]int{}}
+	r := newReport()
 	run := func(plan Plan) (*World, error) {
 		w, err := play(plan)
 		if err == nil {
 			err = w.mistake
 		}
 		if err == nil && len(plan) == 0 {
-			r.expected = w.stands()
+			r.expected, r.once = w.stands(), w.once
 			err = w.calm(r.expected)
 		}
 		if err == nil {
@@ -74,12 +74,12 @@ func Crowd(seeds int, play func(func(*World)) (*World, error)) (*Report, error) 
 }
 
 func byChance(seeds int, play func(func(*World)) (*World, error), begin func(*World, int)) (*Report, error) {
-	r := &Report{Found: map[string][]string{}, faults: map[string]int{}}
+	r := newReport()
 	calm, err := play(func(*World) {})
 	if err != nil {
 		return nil, err
 	}
-	r.expected = calm.stands()
+	r.expected, r.once = calm.stands(), calm.once
 	for seed := range seeds {
 		w, err := play(func(w *World) { begin(w, seed) })
 		if err == nil {
@@ -98,8 +98,12 @@ type Report struct {
 	// Found has the shortest story of each finding, of those with the fewest faults.
 	Found map[string][]string
 
+	// Saw counts the fates that have come, and the states that records have ended in.
+	Saw map[string]int
+
 	faults   map[string]int // in the story of each finding
 	expected map[string]int // how often each effect stands where nothing goes wrong
+	once     map[string]int // and when each request has come once
 	rows     []row
 	runs     int
 	all      int // runs that there are
@@ -159,11 +163,21 @@ func (w *World) astray() (says string) {
 	return says
 }
 
+func newReport() *Report {
+	return &Report{Found: map[string][]string{}, Saw: map[string]int{}, faults: map[string]int{}}
+}
+
 func (r *Report) add(w *World, listed bool) {
+	for fate, n := range w.fates {
+		r.Saw[string(fate)] += n
+	}
+	for _, rec := range w.Store.Records() {
+		r.Saw[string(rec.State)]++
+	}
 	if r.runs++; listed {
 		r.rows = append(r.rows, w.row())
 	}
-	for _, found := range w.findings(r.expected) {
+	for _, found := range w.findings(r.expected, r.once) {
 		shortest, few := r.Found[found], r.faults[found]
 		if shortest == nil || w.fired < few || w.fired == few && len(w.story) < len(shortest) {
 			r.Found[found], r.faults[found] = w.story, w.fired

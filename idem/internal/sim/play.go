@@ -59,7 +59,11 @@ func (w *World) Play(request Request) {
 	if w.chance.crowd {
 		d.crowd()
 	} else {
+		before := w.stands()
 		d.deliver()
+		for name, n := range w.stands() {
+			w.once[name] += n - before[name]
+		}
 		d.deliver()
 	}
 	w.first, _ = w.so()

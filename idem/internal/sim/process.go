@@ -20,13 +20,14 @@ type process struct {
 	store  Store
 	engine *idem.Engine
 	now    func() time.Time // nil for the world's
+	cut    [2]time.Time     // from when until when it does not reach the store
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
 	dead   bool
 	froze  bool          // it was frozen: its handlers may go on for longer than their leases
-	doubt  bool          // the engine has reported that an outcome may not be recorded
+	doubt  time.Time     // since when the engine has reported that an outcome may not be recorded; zero if it has not
 	frozen chan struct{} // closed when a call is frozen
 	thawed chan struct{} // closed when the process goes on
 }
@@ -57,13 +58,28 @@ func (w *World) start() *process {
 		panic(err)
 	}
 	p.engine = engine
+	if w.chance.crowd && w.Draw(context.Background(), 3) == 0 {
+		p.cut[0] = time.Now().Add(time.Duration(w.Draw(context.Background(), int(30*time.Second))))
+		p.cut[1] = p.cut[0].Add(time.Duration(w.Draw(context.Background(), int(time.Minute))))
+	}
 	return p
+}
+
+// isCut reports whether the process is cut off from the store, as it may be once for up to a minute.
+func (p *process) isCut(call string) bool {
+	now := time.Now()
+	return !strings.Contains(call, ":") && now.After(p.cut[0]) && now.Before(p.cut[1])
 }
 
 func (p *process) observe(_ context.Context, n notice.Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.doubt = p.doubt || n.Kind == notice.OutcomeDropped || n.Kind == notice.LeaseLost || n.Kind == notice.Unreadable
+	switch n.Kind {
+	case notice.OutcomeDropped, notice.LeaseLost, notice.Unreadable:
+		if p.doubt.IsZero() {
+			p.doubt = time.Now()
+		}
+	}
 }
 
 var errKilled = errors.New("the process was killed")
@@ -81,6 +97,9 @@ func (p *process) kill() {
 	p.mu.Unlock()
 	p.cancel(errKilled)
 }
+
+// doubtful reports whether the engine has reported by then that an outcome may not be recorded.
+func (p *process) doubtful(by time.Time) bool { return !p.doubt.IsZero() && !p.doubt.After(by) }
 
 func (p *process) isDead() bool {
 	p.mu.Lock()

@@ -243,6 +243,7 @@ func trip(w *sim.World) {
 // limited are three charges, of which the limit allows two. Only their effects count.
 func limited(w *sim.World) {
 	w.System("shop", true)
+	w.Most("shop: charge", 2)
 	time.Sleep(time.Hour) // clocks that differ are in the same window
 	w.Around = func(s sim.Store) protocol.Store {
 		over, err := limit.Over(s, map[string]limit.PerTenant{"charge": {Keys: 2, Window: 24 * time.Hour}})

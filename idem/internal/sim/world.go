@@ -84,6 +84,9 @@ type World struct {
 	processes []*process
 	systems   map[string]bool // whether they are optional, by name
 	effects   map[string]*effect
+	most      map[string]int // how often effects may stand, where the story says so
+	once      map[string]int // how often each stands when each request has come once
+	fates     map[Fate]int   // that have come
 	answers   []Answer
 	stays     bool // the last two rounds of deliveries were the same
 	history   history
@@ -99,11 +102,16 @@ type World struct {
 func New(plan Plan) *World {
 	limited := slices.Contains(slices.Collect(maps.Values(plan)), TimedOut)
 	return &World{Store: memstore.New(), plan: plan, limited: limited, made: map[string]int{}, replays: map[Point]bool{},
-		systems: map[string]bool{}, effects: map[string]*effect{},
+		systems: map[string]bool{}, effects: map[string]*effect{}, most: map[string]int{}, once: map[string]int{},
+		fates:    map[Fate]int{},
 		history:  history{versions: map[string][]version{}, refused: map[any]bool{}},
 		workers:  map[string]func(context.Context, *idem.Engine, []byte) error{},
 		streamed: map[string]func(context.Context, *idem.Engine, string) error{}}
 }
+
+// Most says how often an effect may stand. Without it that is how often it does where nothing goes wrong and each
+// request comes once.
+func (w *World) Most(effect string, n int) { w.most[effect] = n }
 
 // Story is what has happened, a line each.
 func (w *World) Story() []string {
@@ -121,6 +129,9 @@ func (w *World) tell(format string, args ...any) {
 // enter counts a call and says what becomes of it.
 func (w *World) enter(ctx context.Context, call string) (Point, Fate) {
 	drawn := w.draw(ctx, call)
+	if p, ok := ctx.Value(processKey{}).(*process); ok && p.isCut(call) {
+		drawn = RequestLost
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.made[call]++
@@ -135,6 +146,7 @@ func (w *World) enter(ctx context.Context, call string) (Point, Fate) {
 	}
 	if w.plan[at] != Pass {
 		w.fired++
+		w.fates[w.plan[at]]++
 	}
 	w.replays[at] = w.records().ended() && len(w.answers) > 0
 	return at, w.plan[at]
