@@ -1,0 +1,151 @@
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Stack is a template that is deployed under a name, with the files that its resources name.
+type Stack struct {
+	Name     string
+	Template *Template
+	// Assets are folders and archives, by the key of the object that they are uploaded as.
+	Assets map[string]string
+	// Folder is that of the template's file, to which the metadata of its assets is relative.
+	Folder string
+	needs  []string // stacks that are deployed before
+}
+
+// manifest is what cdk synth writes into the folder of a cloud assembly.
+type manifest struct {
+	Artifacts map[string]struct {
+		Type         string
+		Dependencies []string
+		Properties   struct {
+			TemplateFile, StackName, File, DirectoryName string
+		}
+	}
+}
+
+// assetFile lists what is uploaded for a stack.
+type assetFile struct {
+	Files map[string]struct {
+		Source       struct{ Path string }
+		Destinations map[string]struct{ ObjectKey string }
+	}
+}
+
+// Open reads what a path names: a cloud assembly, which is the folder that cdk synth writes, or the file of one
+// template. The stacks come in the order in which they are deployed.
+func Open(path string) ([]Stack, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: run cdk synth first", err)
+	}
+	if !info.IsDir() {
+		t, err := Read(path)
+		if err != nil {
+			return nil, err
+		}
+		name := filepath.Base(path)
+		for ext := filepath.Ext(name); ext != ""; ext = filepath.Ext(name) {
+			name = name[:len(name)-len(ext)]
+		}
+		return []Stack{{Name: name, Template: t, Folder: filepath.Dir(path)}}, nil
+	}
+	all := map[string]Stack{}
+	if err := open(path, all); err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s has no stacks", path)
+	}
+	needs := map[string][]string{}
+	for id, s := range all {
+		needs[id] = s.needs
+	}
+	var order []Stack
+	for _, id := range inOrder(needs) {
+		if s, ok := all[id]; ok {
+			order = append(order, s)
+		}
+	}
+	return order, nil
+}
+
+// open adds the stacks of an assembly, and of those that are part of it, by their artifacts' ids.
+func open(folder string, all map[string]Stack) error {
+	var m manifest
+	if err := readJSON(filepath.Join(folder, "manifest.json"), &m); err != nil {
+		return fmt.Errorf("%s is no cloud assembly: %w", folder, err)
+	}
+	assets := map[string]string{}
+	for _, a := range m.Artifacts {
+		switch a.Type {
+		case "cdk:cloud-assembly":
+			if err := open(filepath.Join(folder, a.Properties.DirectoryName), all); err != nil {
+				return err
+			}
+		case "cdk:asset-manifest":
+			var files assetFile
+			if err := readJSON(filepath.Join(folder, a.Properties.File), &files); err != nil {
+				return err
+			}
+			for _, f := range files.Files {
+				for _, to := range f.Destinations {
+					assets[to.ObjectKey] = filepath.Join(folder, f.Source.Path)
+				}
+			}
+		}
+	}
+	for id, a := range m.Artifacts {
+		if a.Type != "aws:cloudformation:stack" {
+			continue
+		}
+		t, err := Read(filepath.Join(folder, a.Properties.TemplateFile))
+		if err != nil {
+			return err
+		}
+		name := a.Properties.StackName
+		if name == "" {
+			name = id
+		}
+		all[id] = Stack{Name: name, Template: t, Assets: assets, Folder: folder, needs: a.Dependencies}
+	}
+	return nil
+}
+
+func readJSON(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// inOrder are the names, each after what it needs. What needs each other stays in the order of names.
+func inOrder(needs map[string][]string) (order []string) {
+	done := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		if done[name] {
+			return
+		}
+		done[name] = true
+		for _, next := range slices.Sorted(slices.Values(needs[name])) {
+			visit(next)
+		}
+		order = append(order, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(needs)) {
+		visit(name)
+	}
+	return order
+}

@@ -1,0 +1,178 @@
+package cloud
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/idem-go/idempotency/local/aws/template"
+)
+
+// Queue is a queue of SQS.
+type Queue struct {
+	Name        string
+	Attributes  map[string]string // without its dead letters
+	DeadLetters string            // the queue that gets what was received too often; empty if there is none
+	redrive     struct {
+		DeadLetterTargetArn string
+		MaxReceiveCount     number
+	}
+	of *resource
+}
+
+// Topic is a topic of SNS.
+type Topic struct {
+	Name string
+	FIFO bool
+}
+
+// Subscription of a queue to a topic.
+type Subscription struct {
+	Topic, Queue string
+	Attributes   map[string]string
+	of           *resource
+}
+
+// attributes of a queue that the server takes as they are.
+var queueAttributes = []string{"VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds", "MaximumMessageSize",
+	"ReceiveMessageWaitTimeSeconds", "FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"}
+
+func init() {
+	register("AWS::SQS::Queue", kind{service: "sqs", name: "QueueName", ref: "QueueUrl", plan: planQueue,
+		suffix: fifo("FifoQueue"),
+		more: func(r *resource, attribute string) string {
+			name, err := r.name()
+			if attribute != "QueueUrl" || err != nil {
+				return ""
+			}
+			return r.stack.plan.options.Endpoints.queues() + "/" + account + "/" + name
+		},
+		ignored: []string{"SqsManagedSseEnabled", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "RedriveAllowPolicy"},
+	})
+	register("AWS::SNS::Topic", kind{service: "sns", name: "TopicName", ref: "Arn", plan: planTopic, suffix: fifo("FifoTopic"),
+		ignored: []string{"KmsMasterKeyId", "DisplayName", "TracingConfig", "DataProtectionPolicy", "SignatureVersion"}})
+	register("AWS::SNS::Subscription", kind{service: "sns", ref: "Arn", plan: planSubscription})
+}
+
+// fifo is the end of the name of what is first in, first out.
+func fifo(property string) func(*resource) string {
+	return func(r *resource) string {
+		if fmt.Sprint(r.Properties[property]) == "true" {
+			return ".fifo"
+		}
+		return ""
+	}
+}
+
+// queues is the URL of the queue server; any before there is one.
+func (e Endpoints) queues() string {
+	if e.Queues == "" {
+		return "http://127.0.0.1:1"
+	}
+	return e.Queues
+}
+
+func planQueue(p *Plan, r *resource) error {
+	var is map[string]any
+	name, err := r.name()
+	if err == nil {
+		err = p.decode(r, &is, append(queueAttributes, "RedrivePolicy")...)
+	}
+	if err != nil {
+		return err
+	}
+	q := Queue{Name: name, Attributes: map[string]string{}, of: r}
+	for key, v := range is {
+		if key != "RedrivePolicy" {
+			q.Attributes[key] = text(v)
+		}
+	}
+	switch policy := is["RedrivePolicy"].(type) {
+	case nil:
+	case string: // JSON in a text
+		if err := json.Unmarshal([]byte(policy), &q.redrive); err != nil {
+			return r.fail("RedrivePolicy: %w", err)
+		}
+	default:
+		again, err := json.Marshal(policy)
+		if err == nil {
+			err = json.Unmarshal(again, &q.redrive)
+		}
+		if err != nil {
+			return r.fail("RedrivePolicy: %w", err)
+		}
+	}
+	q.DeadLetters = lastPart(q.redrive.DeadLetterTargetArn)
+	p.Queues = append(p.Queues, q)
+	return nil
+}
+
+func planTopic(p *Plan, r *resource) error {
+	var is struct {
+		FifoTopic    flag
+		Subscription []subscription
+	}
+	name, err := r.name()
+	if err == nil {
+		err = p.decode(r, &is, "FifoTopic", "Subscription")
+	}
+	if err != nil {
+		return err
+	}
+	p.Topics = append(p.Topics, Topic{Name: name, FIFO: bool(is.FifoTopic)})
+	for _, s := range is.Subscription {
+		s.TopicArn = name
+		if err := p.subscribe(r, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subscription as a template has it.
+type subscription struct {
+	TopicArn, Protocol, Endpoint, FilterPolicyScope string
+	RawMessageDelivery                              flag
+	FilterPolicy                                    json.RawMessage
+}
+
+func planSubscription(p *Plan, r *resource) error {
+	var is subscription
+	err := p.decode(r, &is, "TopicArn", "Protocol", "Endpoint", "FilterPolicy", "FilterPolicyScope", "RawMessageDelivery")
+	if err != nil {
+		return err
+	}
+	return p.subscribe(r, is)
+}
+
+func (p *Plan) subscribe(r *resource, s subscription) error {
+	if s.Protocol != "sqs" {
+		return r.fail("a subscription of %s does not run here, only one of a queue", s.Protocol)
+	}
+	to := Subscription{Topic: lastPart(s.TopicArn), Queue: lastPart(s.Endpoint), Attributes: map[string]string{}, of: r}
+	if s.RawMessageDelivery {
+		to.Attributes["RawMessageDelivery"] = "true"
+	}
+	if s.FilterPolicy != nil {
+		to.Attributes["FilterPolicy"] = string(s.FilterPolicy)
+	}
+	if s.FilterPolicyScope != "" {
+		to.Attributes["FilterPolicyScope"] = s.FilterPolicyScope
+	}
+	p.Subscriptions = append(p.Subscriptions, to)
+	return nil
+}
+
+func text(v any) string {
+	if n, ok := v.(float64); ok {
+		return fmt.Sprintf("%.0f", n)
+	}
+	s, err := template.Text(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return s
+}
+
+// lastPart is what is behind the last colon of an ARN.
+func lastPart(arn string) string { return arn[strings.LastIndex(arn, ":")+1:] }

@@ -1,0 +1,148 @@
+package cloud
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/idem-go/idempotency/local/aws/template"
+)
+
+// account of everything that runs here is that of the queue server, which knows no other.
+const (
+	account = "000000000000"
+	region  = "us-east-1"
+)
+
+// kind is a type of resources.
+type kind struct {
+	service string                                     // in its ARN
+	arn     func(r *resource, name string) string      // what follows the account; its name if nil
+	name    string                                     // the property with its name
+	suffix  func(r *resource) string                   // of a name that the template does not give
+	ref     string                                     // the attribute that Ref gives: its name if empty
+	more    func(r *resource, attribute string) string // further attributes
+	plan    func(p *Plan, r *resource) error           // nil: no behaviour here
+	ignored []string                                   // properties without effect here
+}
+
+// kinds are all types that are known.
+var kinds map[string]kind
+
+// resource is one of a stack.
+type resource struct {
+	template.Resource
+	id    string
+	stack *stack
+	kind  kind
+}
+
+// stack is one of a plan.
+type stack struct {
+	template.Stack
+	plan      *Plan
+	scope     template.Scope
+	resources map[string]*resource // those whose condition is met
+}
+
+func (r *resource) String() string { return r.stack.Name + "/" + r.id }
+
+// fail is an error about the resource.
+func (r *resource) fail(format string, args ...any) error {
+	return fmt.Errorf("%s (%s): %w", r, r.Type, fmt.Errorf(format, args...))
+}
+
+// key names the resource in its plan, in all stacks.
+func (r *resource) key() string { return r.stack.Name + "-" + r.id }
+
+// name is the resource's physical name. CloudFormation makes one up where the template has none.
+func (r *resource) name() (string, error) {
+	if given := r.Properties[r.kind.name]; given != nil {
+		v, err := r.stack.scope.Eval(given)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", r.kind.name, err)
+		}
+		return template.Text(v)
+	}
+	if r.kind.suffix != nil {
+		return r.key() + r.kind.suffix(r), nil
+	}
+	return r.key(), nil
+}
+
+// attribute is what Fn::GetAtt gives, and Ref where it has no name.
+func (r *resource) attribute(name string) (any, error) {
+	physical, err := r.name()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		if name = r.kind.ref; name == "" {
+			return physical, nil
+		}
+	}
+	if r.kind.more != nil {
+		if v := r.kind.more(r, name); v != "" {
+			return v, nil
+		}
+	}
+	switch name {
+	case "Arn", "TopicArn", "AlarmArn":
+		path := physical
+		if r.kind.arn != nil {
+			path = r.kind.arn(r, physical)
+		}
+		return fmt.Sprintf("arn:aws:%s:%s:%s:%s", r.kind.service, region, account, path), nil
+	case "Name", "TableName", "QueueName", "TopicName", "FunctionName", "RoleName", "KeyId", "Id", "ApiId", "RestApiId":
+		return physical, nil
+	}
+	return nil, fmt.Errorf("%s (%s) has no attribute %s here", r, r.Type, name)
+}
+
+// decode fills the fields of a struct with the properties of the same names, and notes those that have no effect.
+func (p *Plan) decode(r *resource, into any, fields ...string) error {
+	properties, err := r.stack.scope.Properties(r.id)
+	if err != nil {
+		return r.fail("%w", err)
+	}
+	known := map[string]any{}
+	for name, v := range properties {
+		switch {
+		case contains(fields, name):
+			known[name] = v
+		case !contains(r.kind.ignored, name) && name != "Tags" && name != "Description" && name != r.kind.name:
+			p.Notes = append(p.Notes, fmt.Sprintf("%s: %s has no effect here", r, name))
+		}
+	}
+	text, err := json.Marshal(known)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return r.fail("%s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+func contains(all []string, name string) bool {
+	for _, one := range all {
+		if one == name {
+			return true
+		}
+	}
+	return false
+}
+
+// number is one that a template may also write as text.
+type number int
+
+func (n *number) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal([]byte(strings.Trim(string(text), `"`)), (*int)(n))
+}
+
+// flag is a truth value that a template may also write as text.
+type flag bool
+
+func (f *flag) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal([]byte(strings.Trim(string(text), `"`)), (*bool)(f))
+}

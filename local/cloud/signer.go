@@ -1,0 +1,79 @@
+package cloud
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/idem-go/idempotency/local/aws/gateway"
+)
+
+// scopeOf reads the signature of a request (Signature Version 4): access key, region, service, signed headers.
+func scopeOf(authorization string) (key, region, service string, headers []string, signature string) {
+	for part := range strings.SplitSeq(strings.TrimPrefix(authorization, "AWS4-HMAC-SHA256 "), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		switch name {
+		case "Credential":
+			if fields := strings.Split(value, "/"); len(fields) == 5 {
+				key, region, service = fields[0], fields[2], fields[3]
+			}
+		case "SignedHeaders":
+			headers = strings.Split(value, ";")
+		case "Signature":
+			signature = value
+		}
+	}
+	return key, region, service, headers, signature
+}
+
+// serviceOf is the service that a request is signed for.
+func serviceOf(r *http.Request) string {
+	if _, _, service, _, _ := scopeOf(r.Header.Get("Authorization")); service != "" {
+		return service
+	}
+	return "a service"
+}
+
+// signer checks the signature of a request with the credentials that are valid here, and says who has signed.
+func signer(r *http.Request) (gateway.Principal, bool) {
+	key, signedRegion, service, headers, signature := scopeOf(r.Header.Get("Authorization"))
+	at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
+	if err != nil || key != AccessKey || time.Since(at).Abs() > 5*time.Minute {
+		return gateway.Principal{}, false
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return gateway.Principal{}, false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	again, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+r.Host+r.URL.RequestURI(), bytes.NewReader(body))
+	if err != nil {
+		return gateway.Principal{}, false
+	}
+	again.ContentLength = 0 // signed only if it is among the headers
+	for _, name := range headers {
+		switch name {
+		case "host":
+		case "content-length":
+			again.ContentLength = int64(len(body))
+		default:
+			again.Header[http.CanonicalHeaderKey(name)] = r.Header.Values(name)
+		}
+	}
+	sum := sha256.Sum256(body)
+	err = v4.NewSigner().SignHTTP(r.Context(), aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey}, again,
+		hex.EncodeToString(sum[:]), service, signedRegion, at)
+	_, _, _, _, want := scopeOf(again.Header.Get("Authorization"))
+	if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(signature)) != 1 {
+		return gateway.Principal{}, false
+	}
+	return gateway.Principal{AccountID: account, UserID: "AIDAIDEMLOCAL", ARN: "arn:aws:iam::" + account + ":user/local"}, true
+}
