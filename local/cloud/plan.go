@@ -182,10 +182,16 @@ func (p *Plan) connect() (wrong []error) {
 		if len(a.Routes) == 0 {
 			wrong = append(wrong, fmt.Errorf("%s has no routes", a.of))
 		}
+		auth := map[Auth]bool{}
 		for _, route := range slices.Sorted(maps.Keys(a.Routes)) {
+			auth[a.Routes[route].Auth] = true
 			if f := a.Routes[route].Function; !has(functions, f) {
 				wrong = append(wrong, fmt.Errorf("%s: the route %s has no function: there is no %s", a.of, route, f))
 			}
+		}
+		if auth[JWT] && auth[IAM] {
+			wrong = append(wrong, fmt.Errorf("%s: an API with tokens on some routes and signatures on others does not run here",
+				a.of))
 		}
 	}
 	return wrong

@@ -301,7 +301,7 @@ func (r *Running) startFunctions(ctx context.Context, bins map[string]string) er
 
 // elsewhere serves in place of the services that are not here, and says which one was asked.
 func (r *Running) elsewhere() (string, error) {
-	return r.serveAt(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	return r.Serve(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		service := serviceOf(req)
 		r.report("a function asks %s, which is not here", service)
 		w.Header().Set("X-Amzn-ErrorType", "NotHere")
@@ -311,8 +311,8 @@ func (r *Running) elsewhere() (string, error) {
 	}))
 }
 
-// serveAt serves on a free port until the end.
-func (r *Running) serveAt(h http.Handler) (string, error) {
+// Serve serves on a free port until the end.
+func (r *Running) Serve(h http.Handler) (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -381,12 +381,15 @@ func (r *Running) startSchedules(ctx context.Context) {
 func (r *Running) serve(listeners map[string]net.Listener) error {
 	for _, a := range r.APIs {
 		routes := map[string]gateway.Invoke{}
-		auth := map[Auth]bool{}
+		auth, open := map[Auth]bool{}, []string{}
 		for route, to := range a.Routes {
 			routes[route] = r.Pools[to.Function].Call
 			auth[to.Auth] = true
+			if to.Auth == Open {
+				open = append(open, route)
+			}
 		}
-		o := &gateway.Options{Flavour: a.Flavour, Stage: a.Stage, BinaryMediaTypes: a.BinaryMediaTypes,
+		o := &gateway.Options{Open: open, Flavour: a.Flavour, Stage: a.Stage, BinaryMediaTypes: a.BinaryMediaTypes,
 			Report: func(id string, err error) { r.report("%s: request %s: %v", a.of, id, err) }}
 		if auth[JWT] {
 			o.Claims = r.Issuer.Claims

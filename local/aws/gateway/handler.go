@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -79,12 +80,13 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why
 	if in.match, in.parameters = h.table.match(r.Method, in.path); in.match == nil {
 		return in, noRoute, false
 	}
-	if h.options.Claims != nil {
+	closed := !slices.Contains(h.options.Open, in.match.key)
+	if h.options.Claims != nil && closed {
 		if in.claims, ok = h.options.Claims(r); !ok {
 			return in, unauthorized, false
 		}
 	}
-	if h.options.IAM != nil {
+	if h.options.IAM != nil && closed {
 		signer, ok := h.options.IAM(r)
 		if !ok {
 			return in, forbidden, false

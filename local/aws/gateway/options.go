@@ -56,6 +56,8 @@ type Options struct {
 	// returns who signed the request, or false to answer 403. Nil means that there
 	// is none (AuthType NONE of a function URL).
 	IAM func(*http.Request) (signer Principal, ok bool)
+	// Open are the routes that Claims and IAM are not asked about.
+	Open []string
 	// Timeout is how long the client waits for the function. Default, and at
 	// most: HTTPAPI 30 s, RESTAPI 29 s, ALB 60 s, FunctionURL 15 min.
 	Timeout time.Duration

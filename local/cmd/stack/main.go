@@ -37,7 +37,12 @@ func main() {
 		fmt.Fprint(os.Stderr, "go run ./local: start everything, take the tour, keep serving\n\n")
 		flag.PrintDefaults()
 	}
-	if flag.Parse(); flag.NArg() > 0 || o.once && o.noTour {
+	flag.Parse()
+	do := func(ctx context.Context, out io.Writer) error { return run(ctx, o, out) }
+	switch {
+	case flag.Arg(0) == "up":
+		do = func(ctx context.Context, out io.Writer) error { return up(ctx, flag.Args()[1:], out) }
+	case flag.NArg() > 0 || o.once && o.noTour:
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -46,7 +51,7 @@ func main() {
 	// With a handler for SIGPIPE a broken pipe is an error of the write and does not end
 	// the process.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	err := run(ctx, o, &output{Writer: os.Stdout, gone: end})
+	err := do(ctx, &output{Writer: os.Stdout, gone: end})
 	end()
 	stop()
 	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, syscall.EPIPE) {
