@@ -17,10 +17,12 @@ import (
 )
 
 // build returns the binaries of the functions by their name, compiled from their packages or taken from their assets.
-func (r *Running) build(ctx context.Context) (map[string]string, error) {
+func (r *Running) build(ctx context.Context, p *Plan) (map[string]string, error) {
 	bins := map[string]string{}
-	for _, f := range r.Functions {
-		path := filepath.Join(r.options.BinDir, f.Name)
+	r.builds++
+	for _, f := range p.Functions {
+		// A binary that runs is not written to.
+		path := filepath.Join(r.options.BinDir, fmt.Sprintf("%s-%d", f.Name, r.builds))
 		if f.Package != "" {
 			args := []string{"-C", r.options.Dir, "-tags", "lambda.norpc", "-o", path, f.Package}
 			if r.options.Dir == "" {

@@ -45,7 +45,7 @@ func init() {
 			if attribute != "QueueUrl" || err != nil {
 				return ""
 			}
-			return r.stack.plan.options.Endpoints.queues() + "/" + account + "/" + name
+			return r.stack.plan.queueURL(name)
 		},
 		ignored: []string{"SqsManagedSseEnabled", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "RedriveAllowPolicy"},
 	})
@@ -70,6 +70,11 @@ func (e Endpoints) queues() string {
 		return "http://127.0.0.1:1"
 	}
 	return e.Queues
+}
+
+// queueURL is the URL of a queue.
+func (p *Plan) queueURL(name string) string {
+	return p.options.Endpoints.queues() + "/" + account + "/" + name
 }
 
 func planQueue(p *Plan, r *resource) error {

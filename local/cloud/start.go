@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -19,16 +21,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	smithytime "github.com/aws/smithy-go/time"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/idem/testenv/child"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
 	"github.com/idem-go/idempotency/idem/testenv/queue"
 	"github.com/idem-go/idempotency/local/aws/gateway"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
-	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/aws/streampoller"
 )
 
@@ -59,26 +60,36 @@ const (
 
 // Running is a plan that runs.
 type Running struct {
-	*Plan
-	// DynamoDB is a client of the tables.
+	// DynamoDB is a client of the tables; nil if there are none.
 	DynamoDB *dynamodb.Client
 	// Endpoints are where the parts listen.
 	Endpoints Endpoints
-	// Pools are the functions, by their name.
-	Pools map[string]*runtime.Pool
 	// Issuer makes the tokens of APIs with an authorizer.
 	Issuer *gateway.Issuer
 
-	options Options
-	tables  *child.Server
-	queues  *child.Server
-	mu      sync.Mutex // serialises Output
-	closers []func()
+	path      string
+	options   Options
+	tables    *child.Server
+	queues    *child.Server
+	elsewhere string // in place of all other services
+	builds    int
+	closers   []func()
+
+	updating  sync.Mutex // one update at a time
+	mu        sync.Mutex // of what follows
+	plan      *Plan
+	functions map[string]*function
+	apis      map[string]*api
+	mappings  map[string]func() // by their description: what ends them
+	schedules map[string]func()
+	output    sync.Mutex
 }
 
 // Start runs what the templates at a path describe. What it has started is closed after an error.
 func Start(ctx context.Context, path string, o *Options) (_ *Running, err error) {
-	r := &Running{Pools: map[string]*runtime.Pool{}, Issuer: gateway.NewIssuer(), Endpoints: Endpoints{APIs: map[string]string{}}}
+	r := &Running{path: path, Issuer: gateway.NewIssuer(), Endpoints: Endpoints{APIs: map[string]string{}},
+		functions: map[string]*function{}, apis: map[string]*api{}, mappings: map[string]func(){},
+		schedules: map[string]func(){}}
 	if o != nil {
 		r.options = *o
 	}
@@ -93,35 +104,64 @@ func Start(ctx context.Context, path string, o *Options) (_ *Running, err error)
 			r.Close()
 		}
 	}()
-	if r.Plan, err = Read(path, &r.options.ReadOptions); err != nil {
+	if r.elsewhere, err = r.Serve(http.HandlerFunc(r.notHere)); err != nil {
 		return nil, err
 	}
-	bins, err := r.startServers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	listeners, err := r.listen()
-	if err != nil {
-		return nil, err
-	}
-	// Again, now that it is known where everything is.
+	return r, r.Update(ctx)
+}
+
+// Plan is what runs.
+func (r *Running) Plan() *Plan {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.plan
+}
+
+// Update reads the templates and the functions' sources again, and starts anew only what has changed. Tables and queues
+// keep their content. After an error everything runs on as it was, as far as the change had not begun.
+func (r *Running) Update(ctx context.Context) error {
+	r.updating.Lock()
+	defer r.updating.Unlock()
 	read := r.options.ReadOptions
 	read.Endpoints = r.Endpoints
-	if r.Plan, err = Read(path, &read); err != nil {
-		return nil, err
+	p, err := Read(r.path, &read)
+	if err != nil {
+		return err
 	}
-	for _, step := range []func(context.Context) error{r.createTables, r.createQueues,
-		func(ctx context.Context) error { return r.startFunctions(ctx, bins) }, r.startMappings} {
-		if err := step(ctx); err != nil {
-			return nil, err
+	bins, err := r.prepare(ctx, p)
+	if err != nil {
+		return err
+	}
+	read.Endpoints = r.Endpoints // it is known now where everything is
+	if p, err = Read(r.path, &read); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context, *Plan) error{r.createTables, r.createQueues,
+		func(ctx context.Context, p *Plan) error { return r.startFunctions(ctx, p, bins) }, r.startMappings, r.serve,
+	} {
+		if err := step(ctx, p); err != nil {
+			return err
 		}
 	}
-	r.startSchedules(ctx)
-	return r, r.serve(listeners)
+	r.startSchedules(ctx, p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.plan = p
+	return nil
 }
 
 // Close ends everything, the latest first. It may be called more than once.
 func (r *Running) Close() {
+	for _, all := range []map[string]func(){r.schedules, r.mappings} {
+		for _, end := range all {
+			end()
+		}
+		clear(all)
+	}
+	for _, f := range r.functions {
+		f.end()
+	}
+	clear(r.functions)
 	for _, closes := range slices.Backward(r.closers) {
 		closes()
 	}
@@ -132,85 +172,101 @@ func (r *Running) onClose(f func()) { r.closers = append(r.closers, f) }
 
 // Write writes to the output, for several functions at once.
 func (r *Running) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.output.Lock()
+	defer r.output.Unlock()
 	return r.options.Output.Write(p)
 }
 
 func (r *Running) report(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }
 
-// startServers starts the servers that are needed and compiles the functions, at the same time.
-func (r *Running) startServers(ctx context.Context) (bins map[string]string, err error) {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { bins, err = r.build(ctx); return err })
-	if len(r.Tables) > 0 {
+// prepare starts the servers that a plan needs, opens the ports of its APIs and compiles its functions.
+func (r *Running) prepare(ctx context.Context, p *Plan) (bins map[string]string, err error) {
+	g, within := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { bins, err = r.build(within, p); return err })
+	if len(p.Tables) > 0 && r.tables == nil {
 		g.Go(func() (err error) {
-			r.tables, err = dynamodblocal.Start(ctx, &dynamodblocal.Options{CacheDir: r.options.CacheDir,
+			r.tables, err = dynamodblocal.Start(within, &dynamodblocal.Options{CacheDir: r.options.CacheDir,
 				DataDir: r.options.DataDir, Log: r.options.Log})
 			return err
 		})
 	}
-	if len(r.Queues)+len(r.Topics) > 0 {
+	if len(p.Queues)+len(p.Topics) > 0 && r.queues == nil {
 		g.Go(func() (err error) {
-			r.queues, err = queue.Start(ctx, r.options.CacheDir, r.options.Log)
+			r.queues, err = queue.Start(within, r.options.CacheDir, r.options.Log)
 			return err
 		})
 	}
 	err = g.Wait()
-	for _, s := range []*child.Server{r.tables, r.queues} {
-		if s != nil {
-			r.onClose(func() { _ = s.Close() })
-		}
+	if r.tables != nil && r.DynamoDB == nil {
+		r.onClose(func() { _ = r.tables.Close() })
+		r.Endpoints.DynamoDB = r.tables.Endpoint()
+		r.DynamoDB = dynamodb.New(dynamodb.Options{BaseEndpoint: &r.Endpoints.DynamoDB, Region: region, Credentials: own})
+	}
+	if r.queues != nil && r.Endpoints.Queues == "" {
+		r.onClose(func() { _ = r.queues.Close() })
+		r.Endpoints.Queues = r.queues.Endpoint()
 	}
 	if err != nil {
 		return nil, err
 	}
-	if r.tables != nil {
-		r.Endpoints.DynamoDB = r.tables.Endpoint()
-		r.DynamoDB = dynamodb.New(dynamodb.Options{BaseEndpoint: &r.Endpoints.DynamoDB, Region: region, Credentials: own})
-	}
-	if r.queues != nil {
-		r.Endpoints.Queues = r.queues.Endpoint()
-	}
-	return bins, nil
-}
-
-var own = credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, "")
-
-// listen opens the ports of the APIs, whose URLs functions may have to know.
-func (r *Running) listen() (map[string]net.Listener, error) {
-	listeners := map[string]net.Listener{}
-	for i, a := range r.APIs {
+	for i, a := range p.APIs {
+		if r.apis[a.Key] != nil {
+			continue
+		}
 		port := 0
 		if r.options.Port > 0 {
 			port = r.options.Port + i
 		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			return nil, fmt.Errorf("cannot listen for %s: %w", a.of, err)
+			return nil, fmt.Errorf("cannot listen for %s: %w; choose another -port", a.of, err)
 		}
-		r.onClose(func() { _ = l.Close() })
-		listeners[a.Key], r.Endpoints.APIs[a.Key] = l, "http://"+l.Addr().String()
+		r.apis[a.Key] = &api{}
+		r.serveOn(l, r.apis[a.Key])
+		r.Endpoints.APIs[a.Key] = "http://" + l.Addr().String()
 	}
-	return listeners, nil
+	return bins, nil
 }
 
+// api is the handler of an API, which an update may replace.
+type api struct {
+	atomic.Pointer[gateway.Handler]
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := a.Load(); h != nil {
+		h.ServeHTTP(w, r)
+		return
+	}
+	http.Error(w, "it starts, or is not part of the template any more", http.StatusServiceUnavailable)
+}
+
+var own = credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, "")
+
 // createTables makes the tables that are not there yet.
-func (r *Running) createTables(ctx context.Context) error {
-	for _, t := range r.Tables {
+func (r *Running) createTables(ctx context.Context, p *Plan) error {
+	for _, t := range p.Tables {
 		_, err := r.DynamoDB.CreateTable(ctx, &t.Create)
 		if _, exists := errors.AsType[*types.ResourceInUseException](err); err != nil && !exists {
 			return fmt.Errorf("cannot create the table %s: %w", t.Name, err)
 		}
-		err = dynamodb.NewTableExistsWaiter(r.DynamoDB).Wait(ctx, &dynamodb.DescribeTableInput{TableName: &t.Name}, time.Minute)
+		name := &dynamodb.DescribeTableInput{TableName: &t.Name}
+		if err := dynamodb.NewTableExistsWaiter(r.DynamoDB).Wait(ctx, name, time.Minute); err != nil {
+			return fmt.Errorf("the table %s: %w", t.Name, err)
+		}
+		has, err := r.DynamoDB.DescribeTable(ctx, name)
 		if err != nil {
 			return fmt.Errorf("the table %s: %w", t.Name, err)
+		}
+		if !t.is(has.Table) {
+			return fmt.Errorf("the table %s is there with other keys, indexes or another stream: -fresh begins with empty tables",
+				t.Name)
 		}
 		if t.Expiry == "" {
 			continue
 		}
-		has, err := r.DynamoDB.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &t.Name})
-		if err == nil && has.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusEnabled {
+		lives, err := r.DynamoDB.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &t.Name})
+		if err == nil && lives.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusEnabled {
 			_, err = r.DynamoDB.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{TableName: &t.Name,
 				TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &t.Expiry, Enabled: aws.Bool(true)}})
 		}
@@ -226,10 +282,10 @@ func arnOf(service, name string) string {
 }
 
 // createQueues makes the queues, those for dead letters first, and the topics.
-func (r *Running) createQueues(ctx context.Context) error {
+func (r *Running) createQueues(ctx context.Context, p *Plan) error {
 	client := queue.NewClient(r.Endpoints.Queues)
 	for _, last := range []bool{false, true} {
-		for _, q := range r.Queues {
+		for _, q := range p.Queues {
 			if (q.DeadLetters != "") != last {
 				continue
 			}
@@ -239,16 +295,21 @@ func (r *Running) createQueues(ctx context.Context) error {
 					arnOf("sqs", q.DeadLetters), q.redrive.MaxReceiveCount)
 			}
 			_, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &q.Name, Attributes: attributes})
+			if _, exists := errors.AsType[*sqstypes.QueueNameExists](err); exists { // with other attributes
+				_, err = client.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{
+					QueueUrl: aws.String(p.queueURL(q.Name)), Attributes: attributes,
+				})
+			}
 			if err != nil {
 				return fmt.Errorf("cannot create the queue %s: %w", q.Name, err)
 			}
 		}
 	}
-	if len(r.Topics) == 0 {
+	if len(p.Topics) == 0 {
 		return nil
 	}
 	topics := sns.New(sns.Options{BaseEndpoint: &r.Endpoints.Queues, Region: region, Credentials: own})
-	for _, t := range r.Topics {
+	for _, t := range p.Topics {
 		in := &sns.CreateTopicInput{Name: &t.Name}
 		if t.FIFO {
 			in.Attributes = map[string]string{"FifoTopic": "true"}
@@ -257,7 +318,7 @@ func (r *Running) createQueues(ctx context.Context) error {
 			return fmt.Errorf("cannot create the topic %s: %w", t.Name, err)
 		}
 	}
-	for _, s := range r.Subscriptions {
+	for _, s := range p.Subscriptions {
 		_, err := topics.Subscribe(ctx, &sns.SubscribeInput{TopicArn: aws.String(arnOf("sns", s.Topic)), Protocol: aws.String("sqs"),
 			Endpoint: aws.String(arnOf("sqs", s.Queue)), Attributes: s.Attributes})
 		if err != nil {
@@ -267,48 +328,14 @@ func (r *Running) createQueues(ctx context.Context) error {
 	return nil
 }
 
-// startFunctions makes a pool of each function.
-func (r *Running) startFunctions(ctx context.Context, bins map[string]string) error {
-	elsewhere, err := r.elsewhere()
-	if err != nil {
-		return err
-	}
-	for _, f := range r.Functions {
-		env := []string{
-			"AWS_ENDPOINT_URL=" + elsewhere,
-			"AWS_REGION=" + region, "AWS_DEFAULT_REGION=" + region,
-			"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey,
-		}
-		if url := r.Endpoints.DynamoDB; url != "" {
-			env = append(env, schema.EnvEndpoint+"="+url, "AWS_ENDPOINT_URL_DYNAMODB="+url, "AWS_ENDPOINT_URL_DYNAMODB_STREAMS="+url)
-		}
-		if url := r.Endpoints.Queues; url != "" {
-			env = append(env, "AWS_ENDPOINT_URL_SQS="+url, "AWS_ENDPOINT_URL_SNS="+url)
-		}
-		for _, name := range slices.Sorted(maps.Keys(f.Env)) {
-			env = append(env, name+"="+f.Env[name])
-		}
-		pool, err := runtime.Start(ctx, runtime.Function{Path: bins[f.Name], Name: f.Name, Timeout: f.Timeout,
-			MaxInstances: f.MaxInstances, Env: env}, &runtime.Options{Output: r, Freeze: true})
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.of, err)
-		}
-		r.Pools[f.Name] = pool
-		r.onClose(pool.Close)
-	}
-	return nil
-}
-
-// elsewhere serves in place of the services that are not here, and says which one was asked.
-func (r *Running) elsewhere() (string, error) {
-	return r.Serve(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		service := serviceOf(req)
-		r.report("a function asks %s, which is not here", service)
-		w.Header().Set("X-Amzn-ErrorType", "NotHere")
-		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-		w.WriteHeader(http.StatusNotImplemented)
-		fmt.Fprintf(w, `{"__type":"NotHere","message":%q}`, service+" is not here: only DynamoDB, SQS and SNS are")
-	}))
+// notHere answers in place of the services that are not here, and says which one was asked.
+func (r *Running) notHere(w http.ResponseWriter, req *http.Request) {
+	service := serviceOf(req)
+	r.report("a function asks %s, which is not here", service)
+	w.Header().Set("X-Amzn-ErrorType", "NotHere")
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.WriteHeader(http.StatusNotImplemented)
+	fmt.Fprintf(w, `{"__type":"NotHere","message":%q}`, service+" is not here: only DynamoDB, SQS and SNS are")
 }
 
 // Serve serves on a free port until the end.
@@ -327,69 +354,99 @@ func (r *Running) serveOn(l net.Listener, h http.Handler) {
 	r.onClose(func() { _ = s.Close() })
 }
 
-// startMappings starts what brings messages and records to functions.
-func (r *Running) startMappings(ctx context.Context) error {
-	client := queue.NewClient(r.Endpoints.Queues)
-	timeouts := map[string]time.Duration{}
-	for _, f := range r.Functions {
-		timeouts[f.Name] = f.Timeout
+// described is a part's description, by which an update finds what has changed.
+func described(part any) string {
+	text, _ := json.Marshal(part) // of plain fields
+	return string(text)
+}
+
+// renew ends what is not described any more, and starts what was not before.
+func renew[T any](running map[string]func(), wanted []T, start func(T) (end func(), err error)) error {
+	keep := map[string]bool{}
+	for _, w := range wanted {
+		keep[described(w)] = true
 	}
-	for _, m := range r.Mappings {
-		pool := r.Pools[m.Function]
-		if m.Queue != "" {
-			poller, err := queuepoller.Start(ctx, client, r.Endpoints.Queues+"/"+account+"/"+m.Queue, pool,
-				&queuepoller.Options{BatchSize: m.BatchSize, MaxConcurrency: min(m.MaxConcurrency, 10),
-					FunctionTimeout: timeouts[m.Function], Trouble: func(err error) { r.report("%s: %v", m.of, err) }})
-			if err != nil {
-				return fmt.Errorf("%s: %w", m.of, err)
-			}
-			r.onClose(poller.Close)
+	for key, end := range running {
+		if !keep[key] {
+			end()
+			delete(running, key)
+		}
+	}
+	for _, w := range wanted {
+		key := described(w)
+		if running[key] != nil {
 			continue
 		}
-		stream, err := streampoller.StreamOf(ctx, r.DynamoDB, m.Table)
+		end, err := start(w)
 		if err != nil {
-			return fmt.Errorf("%s: %w", m.of, err)
+			return err
 		}
-		reads := dynamodbstreams.New(dynamodbstreams.Options{BaseEndpoint: &r.Endpoints.DynamoDB, Region: region, Credentials: own})
-		poller, err := streampoller.Start(ctx, reads, stream, pool.Call, &streampoller.Options{Filter: m.Filter,
-			BatchSize: m.BatchSize, Logf: r.report})
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.of, err)
-		}
-		r.onClose(poller.Close)
+		running[key] = end
 	}
 	return nil
 }
 
+// startMappings starts what brings messages and records to functions.
+func (r *Running) startMappings(ctx context.Context, p *Plan) error {
+	timeouts := map[string]time.Duration{}
+	for _, f := range p.Functions {
+		timeouts[f.Name] = f.Timeout
+	}
+	return renew(r.mappings, p.Mappings, func(m Mapping) (func(), error) {
+		f := r.functions[m.Function]
+		if m.Queue != "" {
+			poller, err := queuepoller.Start(ctx, queue.NewClient(r.Endpoints.Queues), p.queueURL(m.Queue), f,
+				&queuepoller.Options{BatchSize: m.BatchSize, MaxConcurrency: min(m.MaxConcurrency, 10),
+					FunctionTimeout: timeouts[m.Function], Trouble: func(err error) { r.report("%s: %v", m.of, err) }})
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", m.of, err)
+			}
+			return poller.Close, nil
+		}
+		stream, err := streampoller.StreamOf(ctx, r.DynamoDB, m.Table)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.of, err)
+		}
+		reads := dynamodbstreams.New(dynamodbstreams.Options{BaseEndpoint: &r.Endpoints.DynamoDB, Region: region, Credentials: own})
+		poller, err := streampoller.Start(ctx, reads, stream, f.Call, &streampoller.Options{Filter: m.Filter,
+			BatchSize: m.BatchSize, Logf: r.report})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.of, err)
+		}
+		return poller.Close, nil
+	})
+}
+
 // startSchedules invokes functions every so often.
-func (r *Running) startSchedules(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	var work sync.WaitGroup
-	for _, s := range r.Schedules {
-		work.Go(func() {
+func (r *Running) startSchedules(ctx context.Context, p *Plan) {
+	_ = renew(r.schedules, p.Schedules, func(s Schedule) (func(), error) {
+		ctx, cancel := context.WithCancel(ctx)
+		f, done := r.functions[s.Function], make(chan struct{})
+		go func() {
+			defer close(done)
 			for smithytime.SleepWithContext(ctx, s.Every) == nil {
-				if _, err := r.Pools[s.Function].Call(ctx, s.Event); err != nil && ctx.Err() == nil {
+				if _, err := f.Call(ctx, s.Event); err != nil && ctx.Err() == nil {
 					r.report("%s: %v", s.of, err)
 				}
 			}
-		})
-	}
-	r.onClose(func() { cancel(); work.Wait() })
+		}()
+		return func() { cancel(); <-done }, nil
+	}) // nothing in it fails
 }
 
-// serve serves the APIs.
-func (r *Running) serve(listeners map[string]net.Listener) error {
-	for _, a := range r.APIs {
+// serve gives the APIs their routes.
+func (r *Running) serve(_ context.Context, p *Plan) error {
+	for _, a := range p.APIs {
 		routes := map[string]gateway.Invoke{}
 		auth, open := map[Auth]bool{}, []string{}
 		for route, to := range a.Routes {
-			routes[route] = r.Pools[to.Function].Call
+			routes[route] = r.functions[to.Function].Call
 			auth[to.Auth] = true
 			if to.Auth == Open {
 				open = append(open, route)
 			}
 		}
-		o := &gateway.Options{Open: open, Flavour: a.Flavour, Stage: a.Stage, BinaryMediaTypes: a.BinaryMediaTypes,
+		o := &gateway.Options{Flavour: a.Flavour, Stage: a.Stage, BinaryMediaTypes: a.BinaryMediaTypes, Open: open,
 			Report: func(id string, err error) { r.report("%s: request %s: %v", a.of, id, err) }}
 		if auth[JWT] {
 			o.Claims = r.Issuer.Claims
@@ -401,7 +458,12 @@ func (r *Running) serve(listeners map[string]net.Listener) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.of, err)
 		}
-		r.serveOn(listeners[a.Key], handler)
+		r.apis[a.Key].Store(handler)
+	}
+	for key, a := range r.apis {
+		if !slices.ContainsFunc(p.APIs, func(a API) bool { return a.Key == key }) {
+			a.Store(nil)
+		}
 	}
 	return nil
 }

@@ -89,3 +89,28 @@ func planTable(p *Plan, r *resource) error {
 	p.Tables = append(p.Tables, t)
 	return nil
 }
+
+// is reports whether a table that is there has the keys, indexes and stream of this one.
+func (t Table) is(there *types.TableDescription) bool {
+	shape := func(keys []types.KeySchemaElement, indexes map[string][]types.KeySchemaElement, stream *types.StreamSpecification) string {
+		view := types.StreamViewType("")
+		if stream != nil {
+			view = stream.StreamViewType
+		}
+		return described([]any{keys, indexes, view})
+	}
+	wanted, has := map[string][]types.KeySchemaElement{}, map[string][]types.KeySchemaElement{}
+	for _, i := range t.Create.GlobalSecondaryIndexes {
+		wanted[*i.IndexName] = i.KeySchema
+	}
+	for _, i := range t.Create.LocalSecondaryIndexes {
+		wanted[*i.IndexName] = i.KeySchema
+	}
+	for _, i := range there.GlobalSecondaryIndexes {
+		has[*i.IndexName] = i.KeySchema
+	}
+	for _, i := range there.LocalSecondaryIndexes {
+		has[*i.IndexName] = i.KeySchema
+	}
+	return shape(t.Create.KeySchema, wanted, t.Create.StreamSpecification) == shape(there.KeySchema, has, there.StreamSpecification)
+}

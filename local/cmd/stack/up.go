@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"maps"
 	"os"
@@ -12,6 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/dynamostore"
@@ -89,9 +93,54 @@ func up(ctx context.Context, args []string, out io.Writer) error {
 	if err := describe(ctx, r, say); err != nil {
 		return err
 	}
-	<-ctx.Done()
+	watch(ctx, []string{path, o.Dir}, func() {
+		begun := time.Now()
+		switch err := r.Update(ctx); {
+		case ctx.Err() != nil:
+		case err != nil:
+			say("%v\nWhat ran before runs on.", err)
+		default:
+			say("up to date after %v", time.Since(begun).Round(100*time.Millisecond))
+		}
+	})
 	say("stopped")
 	return nil
+}
+
+// watchEvery is how often files are looked at.
+const watchEvery = 500 * time.Millisecond
+
+// watch calls changed after each change of sources and templates, until the context ends.
+func watch(ctx context.Context, paths []string, changed func()) {
+	before := stateOf(paths)
+	for smithytime.SleepWithContext(ctx, watchEvery) == nil {
+		if now := stateOf(paths); now != before {
+			before = now
+			changed()
+		}
+	}
+}
+
+// stateOf differs after a change of a Go file, a go.mod or a template.
+func stateOf(paths []string) string {
+	var state strings.Builder
+	for _, path := range paths {
+		_ = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil: // it is being written, or is gone
+				return nil
+			case d.IsDir() && name != path && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules"):
+				return fs.SkipDir
+			case !slices.Contains([]string{".go", ".mod", ".json", ".yaml", ".yml"}, filepath.Ext(name)):
+				return nil
+			}
+			if info, err := d.Info(); err == nil {
+				fmt.Fprintln(&state, name, info.ModTime().UnixNano(), info.Size())
+			}
+			return nil
+		})
+	}
+	return state.String()
 }
 
 // dataOf is the folder with the tables of what a path describes.
@@ -111,13 +160,14 @@ func dataOf(cacheDir, path string, fresh bool) (string, error) {
 
 // describe says what runs, and how to call it.
 func describe(ctx context.Context, r *cloud.Running, say func(string, ...any)) error {
-	for _, kind := range slices.Sorted(maps.Keys(r.Silent)) {
-		say("without behaviour here: %d %s", len(r.Silent[kind]), kind)
+	p := r.Plan()
+	for _, kind := range slices.Sorted(maps.Keys(p.Silent)) {
+		say("without behaviour here: %d %s", len(p.Silent[kind]), kind)
 	}
-	for _, note := range r.Notes {
+	for _, note := range p.Notes {
 		say("%s", note)
 	}
-	for _, t := range r.Tables {
+	for _, t := range p.Tables {
 		say("table    %s", t.Name)
 		if dynamostore.Check(ctx, r.DynamoDB, t.Name) != nil {
 			continue // it is not one of records
@@ -128,13 +178,13 @@ func describe(ctx context.Context, r *cloud.Running, say func(string, ...any)) e
 		}
 		say("console  %s of %s", url, t.Name)
 	}
-	for _, q := range r.Queues {
+	for _, q := range p.Queues {
 		say("queue    %s", q.Name)
 	}
-	for _, f := range r.Functions {
+	for _, f := range p.Functions {
 		say("function %s", f.Name)
 	}
-	for _, a := range r.APIs {
+	for _, a := range p.APIs {
 		for _, route := range slices.Sorted(maps.Keys(a.Routes)) {
 			method, path, _ := strings.Cut(route, " ")
 			say("route    %-7s %s%s  %s", method, r.Endpoints.APIs[a.Key], path, a.Routes[route].Auth)

@@ -24,7 +24,7 @@ func handle(ctx context.Context, event json.RawMessage) (any, error) {
 		}
 		_, err = sqs.NewFromConfig(c).SendMessage(ctx, &sqs.SendMessageInput{
 			QueueUrl: aws.String(os.Getenv("ORDERS")), MessageBody: &http.Body, MessageGroupId: aws.String("one"),
-			MessageDeduplicationId: aws.String("order"),
+			MessageDeduplicationId: &http.RequestContext.RequestID,
 		})
 		return "sent", err
 	}
