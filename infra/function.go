@@ -94,6 +94,10 @@ type Function struct {
 	reserved int           // concurrency
 }
 
+// Names in the function's metadata of the main package that it is built from, and of Dir. What runs a template on a
+// machine that is not Lambda's builds it again.
+const packageMetadata, dirMetadata = "idem:package", "idem:dir"
+
 // NewFunction returns a function. A package is built at synth time by the go
 // command on PATH, without Docker: the same source and toolchain give the same
 // bytes on every machine. If that fails, NewFunction panics with what the go command
@@ -135,6 +139,11 @@ func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *F
 		in.Tracing = awslambda.Tracing_ACTIVE
 	}
 	awslambda.NewFunction_Override(f, scope, &id, in)
+	for name, value := range map[string]string{packageMetadata: p.Package, dirMetadata: p.Dir} {
+		if value != "" {
+			f.Node().DefaultChild().(awslambda.CfnFunction).AddMetadata(&name, value)
+		}
+	}
 	if folder != "" && staged(scope) {
 		os.RemoveAll(folder)
 	}

@@ -68,7 +68,7 @@ func run(ctx context.Context, ready func()) error {
 	err = gorun.Build(ctx, nil, "-o", path, command)
 	board.Close()
 	if err != nil {
-		return fmt.Errorf("cannot compile the command: %w", err)
+		return fmt.Errorf("cannot compile the command, run this inside the repository: %w", err)
 	}
 	// What was asked to end while the last package compiled does not begin to serve.
 	if ctx.Err() != nil {

@@ -24,11 +24,7 @@ func (r *Running) build(ctx context.Context, p *Plan) (map[string]string, error)
 		// A binary that runs is not written to.
 		path := filepath.Join(r.options.BinDir, fmt.Sprintf("%s-%d", f.Name, r.builds))
 		if f.Package != "" {
-			args := []string{"-C", r.options.Dir, "-tags", "lambda.norpc", "-o", path, f.Package}
-			if r.options.Dir == "" {
-				args = args[2:]
-			}
-			if err := gorun.Build(ctx, []string{"CGO_ENABLED=0"}, args...); err != nil {
+			if err := compile(ctx, r.options.Dir, f, path); err != nil {
 				return nil, fmt.Errorf("%s: cannot compile %s: %w", f.of, f.Package, err)
 			}
 			bins[f.Name] = path
@@ -41,6 +37,32 @@ func (r *Running) build(ctx context.Context, p *Plan) (map[string]string, error)
 		bins[f.Name] = path
 	}
 	return bins, nil
+}
+
+// library is the module that has functions which are deployed as they are, such as the relay.
+const library = "github.com/idem-go/idempotency"
+
+// compile compiles a function's package. A package of the library is built in the library's folder: a module that only
+// requires it has none of the checksums for programs that it does not import.
+func compile(ctx context.Context, dir string, f Function, to string) error {
+	if filepath.IsAbs(f.Dir) {
+		dir = f.Dir
+	} else if dir = filepath.Join(dir, f.Dir); dir == "" {
+		dir = "."
+	}
+	env := []string{"CGO_ENABLED=0"}
+	if strings.HasPrefix(f.Package, library+"/") {
+		list := exec.CommandContext(ctx, "go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", library)
+		list.Dir = dir
+		out, err := list.Output()
+		if err != nil {
+			return fmt.Errorf("look for %s: %w", library, err)
+		}
+		if found := strings.TrimSpace(string(out)); found != "" && found != dir {
+			dir, env = found, append(env, "GOWORK=off")
+		}
+	}
+	return gorun.Build(ctx, env, "-C", dir, "-tags", "lambda.norpc", "-o", to, f.Package)
 }
 
 const bootstrap = "bootstrap"

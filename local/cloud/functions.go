@@ -11,14 +11,14 @@ import (
 // Function is a function of Lambda.
 type Function struct {
 	Name string
-	// Package is the main package that it is built from, as the construct names it, and Asset the folder or the archive
-	// with its binary. One of them is there.
-	Package, Asset string
-	Env            map[string]string
-	Timeout        time.Duration
-	MaxInstances   int    // 0 if it is not limited
-	Role           string // the name of its role
-	of             *resource
+	// Package is the main package that it is built from, in the folder Dir, as the construct names it, and Asset the
+	// folder or the archive with its binary. One of them is there.
+	Package, Dir, Asset string
+	Env                 map[string]string
+	Timeout             time.Duration
+	MaxInstances        int    // 0 if it is not limited
+	Role                string // the name of its role
+	of                  *resource
 }
 
 // Mapping brings a queue's messages, or the records of a table's stream, to a function.
@@ -30,8 +30,9 @@ type Mapping struct {
 	of                     *resource
 }
 
-// PackageMetadata is the name in a function's metadata of the main package that it is built from.
-const PackageMetadata = "idem:package"
+// Names in a function's metadata of the main package that it is built from, and of the folder where the go command
+// runs. Without the latter it is Options.Dir.
+const PackageMetadata, DirMetadata = "idem:package", "idem:dir"
 
 func init() {
 	register("AWS::Lambda::Function", kind{service: "lambda", name: "FunctionName", plan: planFunction,
@@ -107,6 +108,7 @@ func planFunction(p *Plan, r *resource) error {
 		f.Env[key] = text(v)
 	}
 	f.Package, _ = r.Metadata[PackageMetadata].(string)
+	f.Dir, _ = r.Metadata[DirMetadata].(string)
 	f.Asset = r.stack.Assets[is.Code.S3Key]
 	if path, ok := r.Metadata["aws:asset:path"].(string); ok && f.Asset == "" {
 		f.Asset = filepath.Join(r.stack.Folder, path)

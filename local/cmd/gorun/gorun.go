@@ -53,7 +53,7 @@ func programOf(pid int) string {
 	return filepath.Base(strings.TrimSpace(string(name)))
 }
 
-// Build runs `go build` with the arguments inside the repository, where env is added to
+// Build runs `go build` with the arguments, where env is added to
 // the environment. What the command says is part of the error if it fails.
 func Build(ctx context.Context, env []string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build"}, args...)...)
@@ -70,7 +70,7 @@ func Build(ctx context.Context, env []string, args ...string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("run this inside the repository: %w\n%s", err, out)
+	return fmt.Errorf("%w\n%s", err, out)
 }
 
 // Become runs the program in this process, whose parent stays `go run`. It returns
