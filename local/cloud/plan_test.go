@@ -133,3 +133,16 @@ func TestPlansThatAreRefused(t *testing.T) {
 	_, err = Read(filepath.Join(t.TempDir(), "cdk.out"), nil)
 	require.ErrorContains(t, err, "run cdk synth first")
 }
+
+// The examples' own templates run as they are.
+func TestExamples(t *testing.T) {
+	for name, functions := range map[string]int{"orders-worker": 3, "payments-api": 4} {
+		p, err := Read("../../template-tests/testdata/snapshots/"+name+".template.json", nil)
+		require.NoError(t, err)
+		require.Len(t, p.Functions, functions)
+		for _, f := range p.Functions {
+			require.NotEmpty(t, f.Package, f.Name)
+		}
+		require.Empty(t, p.Notes)
+	}
+}
