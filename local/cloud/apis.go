@@ -31,7 +31,7 @@ type Auth string
 
 // The ways of authorization.
 const (
-	Open Auth = ""    // anybody
+	Open Auth = ""    // all callers
 	JWT  Auth = "JWT" // who has a token
 	IAM  Auth = "IAM" // who signs with credentials
 )
@@ -39,7 +39,7 @@ const (
 func init() {
 	http := "apigateway"
 	register("AWS::ApiGatewayV2::Api", kind{service: http, plan: planHTTPAPI, more: endpointOf, ref: "ApiId",
-		ignored: []string{"Name", "ProtocolType", "CorsConfiguration", "DisableExecuteApiEndpoint", "RouteSelectionExpression"}})
+		ignored: []string{"Name", "CorsConfiguration", "DisableExecuteApiEndpoint", "RouteSelectionExpression"}})
 	for _, part := range []string{"Route", "Integration", "Stage", "Authorizer"} {
 		register("AWS::ApiGatewayV2::"+part, kind{service: http, plan: partOfAPI})
 	}

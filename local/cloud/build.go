@@ -99,7 +99,8 @@ func fromAsset(asset, to string) (string, error) {
 			"metadata (%s), or install qemu-aarch64 for arm64", machine, runtime.GOARCH, PackageMetadata)
 	}
 	script := to + ".sh"
-	return script, os.WriteFile(script, []byte("#!/bin/sh\nexec "+emulator+" '"+strings.ReplaceAll(path, "'", `'\''`)+"' \"$@\"\n"), 0o700)
+	text := fmt.Sprintf("#!/bin/sh\nexec %s '%s'\n", emulator, strings.ReplaceAll(path, "'", `'\''`))
+	return script, os.WriteFile(script, []byte(text), 0o700)
 }
 
 // unpacked takes the binary out of an archive.

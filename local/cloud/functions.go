@@ -116,7 +116,8 @@ func planFunction(p *Plan, r *resource) error {
 	switch {
 	case f.Package != "":
 	case !slices.Contains([]string{"provided.al2023", "provided.al2", "provided"}, is.Runtime):
-		return r.fail("functions of the runtime %q do not run here: only binaries, of the runtime provided.al2023", is.Runtime)
+		return r.fail("functions of the runtime %q do not run here: only binaries, of the runtime provided.al2023",
+			is.Runtime)
 	case f.Asset == "":
 		return r.fail("its code is not part of the assembly: give the assembly that cdk synth writes")
 	}

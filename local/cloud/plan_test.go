@@ -58,10 +58,12 @@ Resources:
   Api: {Type: AWS::ApiGatewayV2::Api, Properties: {Name: shop, ProtocolType: HTTP}}
   ToCharge:
     Type: AWS::ApiGatewayV2::Integration
-    Properties: {ApiId: !Ref Api, IntegrationType: AWS_PROXY, IntegrationUri: !GetAtt Charge.Arn, PayloadFormatVersion: "2.0"}
+    Properties:
+      {ApiId: !Ref Api, IntegrationType: AWS_PROXY, IntegrationUri: !GetAtt Charge.Arn, PayloadFormatVersion: "2.0"}
   Route:
     Type: AWS::ApiGatewayV2::Route
-    Properties: {ApiId: !Ref Api, RouteKey: POST /charges, AuthorizationType: AWS_IAM, Target: !Sub "integrations/${ToCharge}"}
+    Properties:
+      {ApiId: !Ref Api, RouteKey: POST /charges, AuthorizationType: AWS_IAM, Target: !Sub "integrations/${ToCharge}"}
   Stage: {Type: AWS::ApiGatewayV2::Stage, Properties: {ApiId: !Ref Api, StageName: $default}}
   Sweep:
     Type: AWS::Events::Rule
@@ -92,7 +94,8 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, map[string]string{"IDEM_TABLE": "Shop-Records", "LIMIT": "5",
 		"ORDERS": "http://queues/000000000000/Shop-Orders.fifo"}, f.Env)
 	m := p.Mappings
-	require.Equal(t, []string{"Shop-Orders.fifo", "", "", "Shop-Records"}, []string{m[0].Queue, m[0].Table, m[1].Queue, m[1].Table})
+	require.Equal(t, [2]string{"Shop-Orders.fifo", ""}, [2]string{m[0].Queue, m[0].Table})
+	require.Equal(t, [2]string{"", "Shop-Records"}, [2]string{m[1].Queue, m[1].Table})
 	require.Equal(t, "Shop-Charge", m[0].Function)
 	require.Equal(t, "{}", m[1].Filter)
 	require.Equal(t, gateway.HTTPAPI, p.APIs[0].Flavour)
@@ -105,23 +108,35 @@ func TestPlan(t *testing.T) {
 // What is wrong is said before anything starts.
 func TestPlansThatAreRefused(t *testing.T) {
 	for change, want := range map[[2]string]string{
-		{"AWS::IAM::Role", "AWS::EC2::Instance"}: "AWS::EC2::Instance is not known here (Shop/Role): leave it out with -ignore " +
-			"AWS::EC2::Instance, if what runs can do without",
-		{"!GetAtt Role.Arn", "!GetAtt Rolle.Arn"}:      "Shop: Charge refers to Rolle, and the template has no such resource",
-		{"!GetAtt Role.Arn", "!GetAtt Role.Color"}:     "Shop/Role (AWS::IAM::Role) has no attribute Color here",
-		{"!GetAtt Dead.Arn", "arn:aws:sqs:a:b:none"}:   "Shop/Orders: there is no queue none for its dead letters",
-		{"!GetAtt Orders.Arn", "arn:aws:sqs:a:b:none"}: "Shop/FromOrders: there is no queue none",
-		{"!GetAtt Records.StreamArn", "arn:aws:kinesis:a:b:c"}: "Shop/FromStream (AWS::Lambda::EventSourceMapping): events of " +
-			"arn:aws:kinesis:a:b:c do not come here",
-		{`"idem:package": ./cmd/charge`, `"x": y`}:                        "Shop/Charge (AWS::Lambda::Function): its code is not part of the assembly",
-		{"{Name: shop, ProtocolType: HTTP}", "{ProtocolType: WEBSOCKET}"}: "an API of the protocol WEBSOCKET does not run here",
-		{`!Sub "integrations/${ToCharge}"`, "integrations/none"}:          "Shop/Route (AWS::ApiGatewayV2::Route): the route POST /charges has no function",
-		{"AWS_IAM", "CUSTOM"}:             "the authorization CUSTOM does not run here",
-		{"rate(5 minutes)", "cron(0 12)"}: `the schedule "cron(0 12)" does not run here`,
-		{"Timeout: 20", "Timeout: long"}:  "Shop/Charge (AWS::Lambda::Function): ",
-		{"Type: AWS::SQS::Queue\n", "Type: AWS::SQS::Queue\n    DependsOn: FromOrders\n"}: "Shop: resources refer to each other: Orders → FromOrders → Orders",
-		{"  Sweep:", "  Second:\n    Type: AWS::ApiGatewayV2::Route\n    Properties: {ApiId: !Ref Api, RouteKey: POST /charges, " +
-			"Target: !Sub \"integrations/${ToCharge}\"}\n  Sweep:"}: "another route of Api is POST /charges too",
+		{`AWS::IAM::Role`, `AWS::EC2::Instance`}://
+		`AWS::EC2::Instance is not known here (Shop/Role): leave it out with -ignore AWS::EC2::Instance`,
+		{`!GetAtt Role.Arn`, `!GetAtt Rolle.Arn`}://
+		`Shop: Charge refers to Rolle, and the template has no such resource`,
+		{`!GetAtt Role.Arn`, `!GetAtt Role.Color`}://
+		`Shop/Role (AWS::IAM::Role) has no attribute Color here`,
+		{`!GetAtt Dead.Arn`, `arn:aws:sqs:a:b:none`}://
+		`Shop/Orders: there is no queue none for its dead letters`,
+		{`!GetAtt Orders.Arn`, `arn:aws:sqs:a:b:none`}://
+		`Shop/FromOrders: there is no queue none`,
+		{`!GetAtt Records.StreamArn`, `arn:aws:kinesis:a:b:c`}://
+		`Shop/FromStream (AWS::Lambda::EventSourceMapping): events of arn:aws:kinesis:a:b:c do not`,
+		{`"idem:package": ./cmd/charge`, `"x": y`}://
+		`Shop/Charge (AWS::Lambda::Function): its code is not part of the assembly`,
+		{`{Name: shop, ProtocolType: HTTP}`, `{ProtocolType: WEBSOCKET}`}://
+		`an API of the protocol WEBSOCKET does not run here`,
+		{`!Sub "integrations/${ToCharge}"`, `integrations/none`}://
+		`Shop/Route (AWS::ApiGatewayV2::Route): the route POST /charges has no function`,
+		{`AWS_IAM`, `CUSTOM`}://
+		`the authorization CUSTOM does not run here`,
+		{`rate(5 minutes)`, `cron(0 12)`}://
+		`the schedule "cron(0 12)" does not run here`,
+		{`Timeout: 20`, `Timeout: long`}://
+		`Shop/Charge (AWS::Lambda::Function): `,
+		{"Type: AWS::SQS::Queue\n", "Type: AWS::SQS::Queue\n    DependsOn: FromOrders\n"}://
+		"Shop: resources refer to each other: Orders → FromOrders → Orders",
+		{"  Sweep:", "  Second:\n    Type: AWS::ApiGatewayV2::Route\n    Properties: " +
+			"{ApiId: !Ref Api, RouteKey: POST /charges, Target: !Sub \"integrations/${ToCharge}\"}\n  Sweep:"}: //
+		"another route of Api is POST /charges too",
 	} {
 		require.Contains(t, shop, change[0])
 		_, err := read(t, strings.Replace(shop, change[0], change[1], 1), nil)

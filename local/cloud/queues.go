@@ -49,7 +49,8 @@ func init() {
 		},
 		ignored: []string{"SqsManagedSseEnabled", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "RedriveAllowPolicy"},
 	})
-	register("AWS::SNS::Topic", kind{service: "sns", name: "TopicName", ref: "Arn", plan: planTopic, suffix: fifo("FifoTopic"),
+	register("AWS::SNS::Topic", kind{service: "sns", name: "TopicName", ref: "Arn", plan: planTopic,
+		suffix:  fifo("FifoTopic"),
 		ignored: []string{"KmsMasterKeyId", "DisplayName", "TracingConfig", "DataProtectionPolicy", "SignatureVersion"}})
 	register("AWS::SNS::Subscription", kind{service: "sns", ref: "Arn", plan: planSubscription})
 }

@@ -35,7 +35,8 @@ func every(expression string) (time.Duration, bool) {
 		return 0, false
 	}
 	n, err := strconv.Atoi(fields[0])
-	unit := map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}[strings.TrimSuffix(fields[1], "s")]
+	units := map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
+	unit := units[strings.TrimSuffix(fields[1], "s")]
 	return time.Duration(n) * unit, err == nil && n > 0 && unit > 0
 }
 

@@ -54,7 +54,8 @@ func signer(r *http.Request) (gateway.Principal, bool) {
 		return gateway.Principal{}, false
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	again, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+r.Host+r.URL.RequestURI(), bytes.NewReader(body))
+	again, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+r.Host+r.URL.RequestURI(),
+		bytes.NewReader(body))
 	if err != nil {
 		return gateway.Principal{}, false
 	}
@@ -75,5 +76,6 @@ func signer(r *http.Request) (gateway.Principal, bool) {
 	if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(signature)) != 1 {
 		return gateway.Principal{}, false
 	}
-	return gateway.Principal{AccountID: account, UserID: "AIDAIDEMLOCAL", ARN: "arn:aws:iam::" + account + ":user/local"}, true
+	return gateway.Principal{AccountID: account, UserID: "AIDAIDEMLOCAL",
+		ARN: "arn:aws:iam::" + account + ":user/local"}, true
 }

@@ -17,7 +17,8 @@ func init() {
 		"AWS::ApiGateway::UsagePlanKey": "apigateway", "AWS::ApiGateway::RequestValidator": "apigateway",
 		"AWS::ApiGateway::Model":        "apigateway",
 		"AWS::Scheduler::ScheduleGroup": "scheduler", "AWS::CDK::Metadata": "cdk",
-		"AWS::ApplicationAutoScaling::ScalableTarget": "autoscaling", "AWS::ApplicationAutoScaling::ScalingPolicy": "autoscaling",
+		"AWS::ApplicationAutoScaling::ScalableTarget": "autoscaling",
+		"AWS::ApplicationAutoScaling::ScalingPolicy":  "autoscaling",
 		"AWS::ServiceCatalogAppRegistry::Application": "servicecatalog",
 		"AWS::ResourceGroups::Group":                  "resource-groups", "AWS::XRay::Group": "xray",
 	} {

@@ -117,7 +117,7 @@ func (r *Running) Plan() *Plan {
 	return r.plan
 }
 
-// Update reads the templates and the functions' sources again, and starts anew only what has changed. Tables and queues
+// Update reads the templates and the functions' sources again, and starts only what has changed. Tables and queues
 // keep their content. After an error everything runs on as it was, as far as the change had not begun.
 func (r *Running) Update(ctx context.Context) error {
 	r.updating.Lock()
@@ -259,8 +259,8 @@ func (r *Running) createTables(ctx context.Context, p *Plan) error {
 			return fmt.Errorf("the table %s: %w", t.Name, err)
 		}
 		if !t.is(has.Table) {
-			return fmt.Errorf("the table %s is there with other keys, indexes or another stream: -fresh begins with empty tables",
-				t.Name)
+			return fmt.Errorf("the table %s is there with other keys, indexes or another stream: "+
+				"-fresh begins with empty tables", t.Name)
 		}
 		if t.Expiry == "" {
 			continue
@@ -319,8 +319,10 @@ func (r *Running) createQueues(ctx context.Context, p *Plan) error {
 		}
 	}
 	for _, s := range p.Subscriptions {
-		_, err := topics.Subscribe(ctx, &sns.SubscribeInput{TopicArn: aws.String(arnOf("sns", s.Topic)), Protocol: aws.String("sqs"),
-			Endpoint: aws.String(arnOf("sqs", s.Queue)), Attributes: s.Attributes})
+		_, err := topics.Subscribe(ctx, &sns.SubscribeInput{
+			TopicArn: aws.String(arnOf("sns", s.Topic)), Protocol: aws.String("sqs"),
+			Endpoint: aws.String(arnOf("sqs", s.Queue)), Attributes: s.Attributes,
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.of, err)
 		}
@@ -407,7 +409,9 @@ func (r *Running) startMappings(ctx context.Context, p *Plan) error {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.of, err)
 		}
-		reads := dynamodbstreams.New(dynamodbstreams.Options{BaseEndpoint: &r.Endpoints.DynamoDB, Region: region, Credentials: own})
+		reads := dynamodbstreams.New(dynamodbstreams.Options{
+			BaseEndpoint: &r.Endpoints.DynamoDB, Region: region, Credentials: own,
+		})
 		poller, err := streampoller.Start(ctx, reads, stream, f.Call, &streampoller.Options{Filter: m.Filter,
 			BatchSize: m.BatchSize, Logf: r.report})
 		if err != nil {

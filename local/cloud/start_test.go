@@ -59,7 +59,8 @@ func TestStart(t *testing.T) {
 	url := r.Endpoints.APIs["Shop-Api"]
 	got := func(text string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(out.String(), text) }, time.Minute, 10*time.Millisecond, out)
+		require.Eventually(t, func() bool { return strings.Contains(out.String(), text) }, time.Minute,
+			10*time.Millisecond, out)
 	}
 	require.Equal(t, "sent", post(t, url+"/charges", `{"order":1}`), out.String())
 	got(`"body":"{\"order\":1}"`)
@@ -77,7 +78,8 @@ func TestStart(t *testing.T) {
 	require.JSONEq(t, `{"message":"Not Found"}`, post(t, url+"/charges", ""))
 
 	write("NEW_AND_OLD_IMAGES", "KEYS_ONLY")
-	require.ErrorContains(t, r.Update(t.Context()), "the table Shop-Records is there with other keys, indexes or another stream")
+	require.ErrorContains(t, r.Update(t.Context()), "the table Shop-Records is there with other keys, indexes or another "+
+		"stream")
 	write("!GetAtt Orders.Arn", "arn:aws:sqs:a:b:none")
 	require.ErrorContains(t, r.Update(t.Context()), "there is no queue none")
 	require.Equal(t, "sent", post(t, url+"/orders", `{"order":3}`), "what ran before runs on")

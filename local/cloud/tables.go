@@ -92,14 +92,15 @@ func planTable(p *Plan, r *resource) error {
 
 // is reports whether a table that is there has the keys, indexes and stream of this one.
 func (t Table) is(there *types.TableDescription) bool {
-	shape := func(keys []types.KeySchemaElement, indexes map[string][]types.KeySchemaElement, stream *types.StreamSpecification) string {
+	type keys = []types.KeySchemaElement
+	shape := func(table keys, indexes map[string]keys, stream *types.StreamSpecification) string {
 		view := types.StreamViewType("")
 		if stream != nil {
 			view = stream.StreamViewType
 		}
-		return described([]any{keys, indexes, view})
+		return described([]any{table, indexes, view})
 	}
-	wanted, has := map[string][]types.KeySchemaElement{}, map[string][]types.KeySchemaElement{}
+	wanted, has := map[string]keys{}, map[string]keys{}
 	for _, i := range t.Create.GlobalSecondaryIndexes {
 		wanted[*i.IndexName] = i.KeySchema
 	}
@@ -112,5 +113,6 @@ func (t Table) is(there *types.TableDescription) bool {
 	for _, i := range there.LocalSecondaryIndexes {
 		has[*i.IndexName] = i.KeySchema
 	}
-	return shape(t.Create.KeySchema, wanted, t.Create.StreamSpecification) == shape(there.KeySchema, has, there.StreamSpecification)
+	return shape(t.Create.KeySchema, wanted, t.Create.StreamSpecification) ==
+		shape(there.KeySchema, has, there.StreamSpecification)
 }

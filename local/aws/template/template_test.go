@@ -37,28 +37,50 @@ Resources:
 		Import: func(name string) (any, error) { return "imported " + name, nil },
 	}
 	for in, want := range map[string]string{
-		`"text"`:          `"text"`,
-		`{"Ref":"Queue"}`: `"the Queue"`,
-		`{"Ref":"Stage"}`: `"dev"`,
-		`{"Ref":"Zones"}`: `["a","b"]`,
-		`[{"Ref":"AWS::Region"},{"Ref":"AWS::AccountId"},{"Ref":"AWS::Partition"},{"Ref":"AWS::StackName"}]`: `["us-east-1","123456789012","aws","Shop"]`,
-		`{"a":{"Ref":"AWS::NoValue"},"b":[{"Ref":"AWS::NoValue"},1]}`:                                        `{"b":[1]}`,
-		`{"Fn::GetAtt":["Queue","Arn"]}`:                                                                     `"the Queue Arn"`,
-		`{"Fn::GetAtt":"Queue.Arn"}`:                                                                         `"the Queue Arn"`,
-		`{"Fn::Join":[":",["a",{"Ref":"Stage"},3,true]]}`:                                                    `"a:dev:3:true"`,
-		`{"Fn::Join":["",{"Ref":"Zones"}]}`:                                                                  `"ab"`,
-		`{"Fn::Split":["|","a|b||c"]}`:                                                                       `["a","b","","c"]`,
-		`{"Fn::Select":["1",{"Fn::Split":["|","a|b"]}]}`:                                                     `"b"`,
-		`{"Fn::Select":[0,{"Ref":"Zones"}]}`:                                                                 `"a"`,
-		`{"Fn::Sub":"${Queue.Arn}/${ Stage }/${!Literal}"}`:                                                  `"the Queue Arn/dev/${Literal}"`,
-		`{"Fn::Sub":["${a}-${AWS::Region}",{"a":{"Ref":"Stage"}}]}`:                                          `"dev-us-east-1"`,
-		`{"Fn::FindInMap":["Size",{"Ref":"Stage"},"memory"]}`:                                                `128`,
-		`{"Fn::ImportValue":{"Fn::Sub":"${Stage}-table"}}`:                                                   `"imported dev-table"`,
-		`{"Fn::Base64":"text"}`:                                                                              `"dGV4dA=="`,
-		`{"Fn::GetAZs":""}`:                                                                                  `["us-east-1a","us-east-1b","us-east-1c"]`,
-		`{"Fn::If":["IsProd",{"Ref":"Missing"},"small"]}`:                                                    `"small"`,
-		`{"a":{"Fn::If":["Either",{"Ref":"AWS::NoValue"},"x"]}}`:                                             `{}`,
-		`{"Fn::If":["Both","yes","no"]}`:                                                                     `"yes"`,
+		`"text"`://
+		`"text"`,
+		`{"Ref":"Queue"}`://
+		`"the Queue"`,
+		`{"Ref":"Stage"}`://
+		`"dev"`,
+		`{"Ref":"Zones"}`://
+		`["a","b"]`,
+		`[{"Ref":"AWS::Region"},{"Ref":"AWS::AccountId"},{"Ref":"AWS::Partition"},{"Ref":"AWS::StackName"}]`://
+		`["us-east-1","123456789012","aws","Shop"]`,
+		`{"a":{"Ref":"AWS::NoValue"},"b":[{"Ref":"AWS::NoValue"},1]}`://
+		`{"b":[1]}`,
+		`{"Fn::GetAtt":["Queue","Arn"]}`://
+		`"the Queue Arn"`,
+		`{"Fn::GetAtt":"Queue.Arn"}`://
+		`"the Queue Arn"`,
+		`{"Fn::Join":[":",["a",{"Ref":"Stage"},3,true]]}`://
+		`"a:dev:3:true"`,
+		`{"Fn::Join":["",{"Ref":"Zones"}]}`://
+		`"ab"`,
+		`{"Fn::Split":["|","a|b||c"]}`://
+		`["a","b","","c"]`,
+		`{"Fn::Select":["1",{"Fn::Split":["|","a|b"]}]}`://
+		`"b"`,
+		`{"Fn::Select":[0,{"Ref":"Zones"}]}`://
+		`"a"`,
+		`{"Fn::Sub":"${Queue.Arn}/${ Stage }/${!Literal}"}`://
+		`"the Queue Arn/dev/${Literal}"`,
+		`{"Fn::Sub":["${a}-${AWS::Region}",{"a":{"Ref":"Stage"}}]}`://
+		`"dev-us-east-1"`,
+		`{"Fn::FindInMap":["Size",{"Ref":"Stage"},"memory"]}`://
+		`128`,
+		`{"Fn::ImportValue":{"Fn::Sub":"${Stage}-table"}}`://
+		`"imported dev-table"`,
+		`{"Fn::Base64":"text"}`://
+		`"dGV4dA=="`,
+		`{"Fn::GetAZs":""}`://
+		`["us-east-1a","us-east-1b","us-east-1c"]`,
+		`{"Fn::If":["IsProd",{"Ref":"Missing"},"small"]}`://
+		`"small"`,
+		`{"a":{"Fn::If":["Either",{"Ref":"AWS::NoValue"},"x"]}}`://
+		`{}`,
+		`{"Fn::If":["Both","yes","no"]}`://
+		`"yes"`,
 	} {
 		got, err := s.Eval(value(t, in))
 		require.NoError(t, err, in)
@@ -67,18 +89,30 @@ Resources:
 		require.JSONEq(t, want, string(text), in)
 	}
 	for in, want := range map[string]string{
-		`{"a":{"b":[{"Fn::Join":[":","text"]}]}}`:    "a: b: Fn::Join: text is no list",
-		`{"Ref":"Missing"}`:                          "Ref: parameter Missing has no default: give it with -parameter Missing=VALUE",
-		`{"Fn::Select":[2,["a","b"]]}`:               "Fn::Select: [a b] has no member 2",
-		`{"Fn::Sub":"${Missing.Arn}"}`:               "Fn::Sub: ${Missing.Arn}: no resource Missing",
-		`{"Fn::Sub":{"a":"b"}}`:                      "Fn::Sub: map[a:b] is no text",
-		`{"Fn::If":["Unknown",1,2]}`:                 `Fn::If: there is no condition "Unknown"`,
-		`{"Fn::If":["IsProd",1]}`:                    "Fn::If: it takes a condition and two values: [IsProd 1]",
-		`{"Fn::FindInMap":["Size","test","memory"]}`: "Fn::FindInMap: no mapping has Size, test, memory",
-		`{"Fn::Transform":{"Name":"AWS::Include"}}`:  "Fn::Transform: there is no such function here",
-		`{"Fn::GetAtt":"Queue"}`:                     "Fn::GetAtt: Queue names no attribute of a resource",
-		`{"Fn::Join":[":"]}`:                         "Fn::Join: its arguments are wrong: [:]",
-		`{"Fn::Join":[":",["a",{"Fn::GetAZs":""}]]}`: "Fn::Join: [us-east-1a us-east-1b us-east-1c] is no text",
+		`{"a":{"b":[{"Fn::Join":[":","text"]}]}}`://
+		"a: b: Fn::Join: text is no list",
+		`{"Ref":"Missing"}`://
+		"Ref: parameter Missing has no default: give it with -parameter Missing=VALUE",
+		`{"Fn::Select":[2,["a","b"]]}`://
+		"Fn::Select: [a b] has no member 2",
+		`{"Fn::Sub":"${Missing.Arn}"}`://
+		"Fn::Sub: ${Missing.Arn}: no resource Missing",
+		`{"Fn::Sub":{"a":"b"}}`://
+		"Fn::Sub: map[a:b] is no text",
+		`{"Fn::If":["Unknown",1,2]}`://
+		`Fn::If: there is no condition "Unknown"`,
+		`{"Fn::If":["IsProd",1]}`://
+		"Fn::If: it takes a condition and two values: [IsProd 1]",
+		`{"Fn::FindInMap":["Size","test","memory"]}`://
+		"Fn::FindInMap: no mapping has Size, test, memory",
+		`{"Fn::Transform":{"Name":"AWS::Include"}}`://
+		"Fn::Transform: there is no such function here",
+		`{"Fn::GetAtt":"Queue"}`://
+		"Fn::GetAtt: Queue names no attribute of a resource",
+		`{"Fn::Join":[":"]}`://
+		"Fn::Join: its arguments are wrong: [:]",
+		`{"Fn::Join":[":",["a",{"Fn::GetAZs":""}]]}`://
+		"Fn::Join: [us-east-1a us-east-1b us-east-1c] is no text",
 	} {
 		_, err := s.Eval(value(t, in))
 		require.EqualError(t, err, want, in)
@@ -94,23 +128,30 @@ Resources:
 
 func TestTemplatesThatAreWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"Resources":{}}`:                "it is no CloudFormation template: it has no Resources",
-		`[1]`:                             "it is no CloudFormation template",
-		`{"Resources":{"A":{"Type":"T"}}`: "it is no CloudFormation template: unexpected EOF",
-		"Transform: AWS::Serverless-2016-10-31\nResources: {A: {Type: T}}": "its Transform AWS::Serverless-2016-10-31 runs on " +
-			"AWS alone",
+		`{"Resources":{}}`://
+		"it is no CloudFormation template: it has no Resources",
+		`[1]`://
+		"it is no CloudFormation template",
+		`{"Resources":{"A":{"Type":"T"}}`://
+		"it is no CloudFormation template: unexpected EOF",
+		"Transform: AWS::Serverless-2016-10-31\nResources: {A: {Type: T}}"://
+		"its Transform AWS::Serverless-2016-10-31 runs on AWS alone",
 	} {
 		_, err := Parse([]byte(text))
 		require.ErrorContains(t, err, want, text)
 	}
 	for text, want := range map[string]string{
-		`A: {Type: T, Properties: {x: !Ref B}}`: "A refers to B, and the template has no such resource or parameter",
-		`A: {Type: T, DependsOn: [B, C], Condition: D}`: "A refers to B, and the template has no such resource or parameter\n" +
+		`A: {Type: T, Properties: {x: !Ref B}}`://
+		"A refers to B, and the template has no such resource or parameter",
+		`A: {Type: T, DependsOn: [B, C], Condition: D}`: //
+		"A refers to B, and the template has no such resource or parameter\n" +
 			"A refers to C, and the template has no such resource or parameter\n" +
 			"A has the condition D, and the template has no such one",
-		`{A: {Type: T, Properties: {x: !GetAtt B.Arn}}, B: {Type: T, Properties: {x: !Sub "${C.Arn}"}}, C: {Type: T, DependsOn: A}}`://
+		`{A: {Type: T, Properties: {x: !GetAtt B.Arn}}, B: {Type: T, Properties: {x: !Sub "${C.Arn}"}}, ` +
+			`C: {Type: T, DependsOn: A}}`: //
 		"resources refer to each other: A → B → C → A",
-		`{A: {Type: T, Properties: {x: !Sub ["${own}", {own: !Ref A}]}}}`: "resources refer to each other: A → A",
+		`{A: {Type: T, Properties: {x: !Sub ["${own}", {own: !Ref A}]}}}`://
+		"resources refer to each other: A → A",
 	} {
 		parsed, err := Parse([]byte("Resources:\n  " + text))
 		require.NoError(t, err)
