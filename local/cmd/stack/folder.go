@@ -21,25 +21,29 @@ const envRunDir = "IDEM_RUN_DIR"
 type folder string
 
 func newFolder(cacheDir string) (folder, error) {
-	dir := os.Getenv(envRunDir)
-	if dir == "" {
-		base, err := cache.Folder(cacheDir)
-		if err != nil {
-			return "", err
-		}
-		dir = filepath.Join(base, "run")
+	dir, err := runDir(cacheDir)
+	if err != nil {
+		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("cannot make a folder for what runs: %w; set %s to a folder that can be written to", err,
 			envRunDir)
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
 	sweep(dir)
 	name, err := os.MkdirTemp(dir, strconv.Itoa(os.Getpid())+"-")
 	return folder(name), err
+}
+
+// runDir is where the folders of running stacks are.
+func runDir(cacheDir string) (string, error) {
+	if dir := os.Getenv(envRunDir); dir != "" {
+		return filepath.Abs(dir)
+	}
+	base, err := cache.Folder(cacheDir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(filepath.Join(base, "run"))
 }
 
 // sweep removes the folders of stacks that were killed.

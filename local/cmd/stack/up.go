@@ -20,7 +20,6 @@ import (
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/reconcile"
-	"github.com/idem-go/idempotency/idem/testenv/cache"
 	"github.com/idem-go/idempotency/local/cloud"
 )
 
@@ -143,13 +142,14 @@ func stateOf(paths []string) string {
 	return state.String()
 }
 
-// dataOf is the folder with the tables of what a path describes.
+// dataOf is the folder with the tables of what a path describes. It is next to those of running stacks, and stays.
 func dataOf(cacheDir, path string, fresh bool) (string, error) {
-	base, err := cache.Folder(cacheDir)
+	run, err := runDir(cacheDir)
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(base, "tables", strings.Trim(strings.NewReplacer("/", "-", " ", "-").Replace(path), "-"))
+	name := strings.Trim(strings.NewReplacer("/", "-", " ", "-").Replace(path), "-")
+	dir := filepath.Join(filepath.Dir(run), "tables", name)
 	if fresh {
 		if err := os.RemoveAll(dir); err != nil {
 			return "", err
