@@ -8,7 +8,7 @@
 //	go run ./local -once    everything, the tour, end; exit code 1 if a line differs
 //	go run ./local up PATH  what the cloud assembly or the template at PATH describes, in place of the examples
 //
-// Data of the tour lies in memory and is gone afterwards. README.md in this folder says more.
+// The tour keeps its data in memory. README.md in this folder says more.
 //
 // This package only compiles the command, which is [stack], and becomes it: the go
 // command compiles in silence, a minute with empty caches.

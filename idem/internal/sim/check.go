@@ -167,7 +167,7 @@ var crowdChecks = map[string]func(w *World, found report){
 		for _, rec := range w.Store.Records() {
 			if rec.State == protocol.Unknown && len(w.history.runs) > 0 && !excused &&
 				!slices.ContainsFunc(w.history.runs, uncertain) {
-				found("an operation is unknown of which no run was uncertain")
+				found("an operation is unknown, and no run of it was uncertain")
 			}
 		}
 	},
@@ -199,7 +199,7 @@ var crowdChecks = map[string]func(w *World, found report){
 	"A transaction commits with the outcome": func(w *World, found report) {
 		for _, u := range w.Store.Units() {
 			if w.history.refused[u] {
-				found("a transaction commits of which its caller was answered that it does not")
+				found("a transaction commits, and its caller was answered that it does not")
 			}
 		}
 	},

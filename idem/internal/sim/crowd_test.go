@@ -149,7 +149,7 @@ func TestPlantedFaultsAreFoundInACrowd(t *testing.T) {
 			r.State, r.LeaseUntil = idem.InProgress, time.Now().Add(time.Hour)
 			return &protocol.ConflictError{Existing: r}
 		})},
-		{"an operation is unknown of which no run was uncertain", moods, func(p *planted) {
+		{"an operation is unknown, and no run of it was uncertain", moods, func(p *planted) {
 			p.finish = func(ctx context.Context, now time.Time, f protocol.Finish) error {
 				if f.Ending.State == idem.Released {
 					return nil
@@ -157,7 +157,7 @@ func TestPlantedFaultsAreFoundInACrowd(t *testing.T) {
 				return p.Store.Finish(ctx, now, f)
 			}
 		}},
-		{"a transaction commits of which its caller was answered that it does not", stories["atomic"],
+		{"a transaction commits, and its caller was answered that it does not", stories["atomic"],
 			func(p *planted) {
 				p.finish = func(ctx context.Context, now time.Time, f protocol.Finish) error {
 					if err := p.Store.Finish(ctx, now, f); err != nil {

@@ -15,7 +15,7 @@ import (
 type history struct {
 	versions  map[string][]version // by id
 	runs      []*run
-	refused   map[any]bool // units of which a caller was answered that they do not commit
+	refused   map[any]bool // units that do not commit, as a caller was answered
 	escalated bool         // a question was
 	died      bool         // a process has, or was frozen
 }

@@ -158,7 +158,7 @@ func mood(ctx context.Context, w *sim.World, key idem.Key) error {
 	})
 }
 
-// forgotten is an operation of which outcomes expire between calls, which have two inputs.
+// forgotten is an operation whose outcomes expire between calls, which have two inputs.
 func forgotten(w *sim.World) {
 	repeat := idem.Repeat(w.Draw(context.Background(), 2))
 	calls(func(ctx context.Context, w *sim.World, e *idem.Engine) (any, error) {
@@ -240,7 +240,7 @@ func trip(w *sim.World) {
 	})(w)
 }
 
-// limited are three charges, of which the limit allows two. Only their effects count.
+// limited are three charges; the limit allows two. Only their effects count.
 func limited(w *sim.World) {
 	w.System("shop", true)
 	w.Most("shop: charge", 2)
@@ -263,7 +263,7 @@ func limited(w *sim.World) {
 	})(w)
 }
 
-// secret is a charge of processes of which some have another secret.
+// secret is a charge of processes, some of which have another secret.
 func secret(w *sim.World) {
 	calls(func(ctx context.Context, w *sim.World, e *idem.Engine) (v any, err error) {
 		first := w.Draw(ctx, 2)

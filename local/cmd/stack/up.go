@@ -126,7 +126,7 @@ func stateOf(paths []string) string {
 	for _, path := range paths {
 		_ = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
 			switch {
-			case err != nil: // it is being written, or is gone
+			case err != nil: // it is being written, or was deleted
 				return nil
 			case d.IsDir() && name != path && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules"):
 				return fs.SkipDir
