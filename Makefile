@@ -1,7 +1,7 @@
-# Every target does its own set-up. It needs Go, a C compiler (for -race), Node
-# 20 or newer with npm (to fetch DynamoDB Local and the queue server once, to run
-# the latter, and to deploy) and Java 17 or newer (to run DynamoDB Local). synth
-# needs Go and Node alone, deploy AWS credentials too.
+# Every target does its own set-up. It needs Go, a C compiler (for -race), curl, Node
+# 20 or newer with npm (to fetch DynamoDB Local, the queue server and Postgres once, to
+# run the second, and to deploy) and Java 17 or newer (to run DynamoDB Local). synth
+# needs Go and Node alone, deploy and smoke AWS credentials too.
 
 GO      ?= go
 WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
@@ -12,19 +12,25 @@ ALL     := github.com/idem-go/idempotency/...
 CDK_PACKAGES := ./infra/... ./template-tests/...
 # Settings and options of cdk deploy.
 CDK     ?=
+# Further flags of the command that checks deployed stacks.
+SMOKE   ?=
 # The proofs start processes, or read what lies in the repository, and wait. In each
 # group the longest packages come first, so that no core waits for one at the end.
-PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/later ./local/proof/... ./local/measure/...
-# These have no race detector, with which they take ten times as long: the walks of idem/protocol
-# start no goroutine, the thousands of runs of idem/internal/sim and idem/idemtest mostly make one call
+PROOFS  := ./local/proof/outside ./local/proof/relay ./local/proof/deliveries ./local/proof/later ./local/proof/... ./local/measure/...
+FIRST   := ./local/cmd/stack ./idem/reconcile ./local/cloud ./local/cmd/smoke ./idem/outbox
+# Under the race detector these take ten times as long: the walks of idem/protocol start no
+# goroutine, the thousands of runs of idem/internal/sim and idem/idemtest mostly make one call
 # at a time, and idem/dynamostore compresses results of megabytes, and waits for DynamoDB Local.
 WALKS   := ./idem/dynamostore ./idem/protocol ./idem/internal/sim ./idem/idemtest
-LIBRARY  = ./local/cmd/stack ./idem/reconcile $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol|idem/internal/sim|idem/idemtest|idem/dynamostore|idem/reconcile)(/|$$)')
+LIBRARY  = $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure)(/|$$)')
+BUT_WALKS = $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol|idem/internal/sim|idem/idemtest|idem/dynamostore)(/|$$)')
 # Further flags of go test for every group, and for the proofs.
-FLAGS        := -timeout 20m
+# make lint vets.
+FLAGS        := -vet=off -timeout 20m
 PROOFS_FLAGS :=
 # Further flags of go test for the long versions.
 VERIFY_FLAGS :=
+LONG_FLAGS    = -vet=off -count=1 -timeout 45m $(VERIFY_FLAGS)
 
 .DEFAULT_GOAL := help
 
@@ -36,9 +42,11 @@ help: ## Explain the targets
 # groups, or more packages in each than there are cores, only wait for each other. All
 # report, also where one fails. In each of them the longest packages come first, and go test
 # reports in order: it is silent for a minute or two.
+# The race detector is left to make verify: with it, everything is compiled twice, and takes
+# twice as long.
 .PHONY: test
-test: ## Run every test, against DynamoDB Local; what is concurrent under the race detector
-	@$(MAKE) -k -j2 --no-print-directory test-library test-proofs test-walks test-cdk test-allocations
+test: ## Run every test, against DynamoDB Local
+	@$(MAKE) -k -j2 --no-print-directory test-library test-proofs test-cdk
 
 # A group says when it begins and how it has ended: $(call group,what it is,its command).
 group = echo "==> $(1): begins"; begun=$$(date +%s); result=ok; $(2) || result=FAILED; \
@@ -52,25 +60,16 @@ servers:
 
 .PHONY: test-library
 test-library: servers
-	@$(call group,library and functions and what runs them here (race detector),$(GO) test -race $(FLAGS) $(LIBRARY))
+	@$(call group,library and functions and what runs them here,$(GO) test $(FLAGS) $(FIRST) $(WALKS) $(LIBRARY))
 
 .PHONY: test-proofs
 test-proofs: servers
 	@$(call group,proofs with whole functions (crashes and outages and every gateway),$(GO) test $(FLAGS) $(PROOFS_FLAGS) $(PROOFS))
 	@$(call group,routers of other makers,GOWORK=off $(GO) -C local/proof/frameworks test $(FLAGS) ./...)
 
-.PHONY: test-walks
-test-walks: servers
-	@$(call group,walks and the store over DynamoDB Local,$(GO) test $(FLAGS) $(WALKS))
-
 .PHONY: test-cdk
 test-cdk:
 	@$(call group,infrastructure and its templates,$(GO) test $(FLAGS) $(CDK_PACKAGES))
-
-# The race detector allocates on its own: what counts allocations runs without it.
-.PHONY: test-allocations
-test-allocations:
-	@$(call group,what counts allocations,$(GO) test $(FLAGS) -run Allocations ./idem/fingerprint ./idem/emf ./idem/idemhttp ./lambda)
 
 .PHONY: lint
 lint: ## Check format, and what .golangci.yml lists
@@ -89,14 +88,22 @@ verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=20s each), muta
 .PHONY: verify-tests
 verify-tests: verify-library verify-proofs verify-walks verify-races verify-cdk
 
-# The long version of a group of tests. The proofs have the race detector too.
+# The long versions of the groups, under the race detector where there are goroutines of ours.
+.PHONY: verify-library
+verify-library: servers
+	@$(call group,library and functions and what runs them here (long and race detector),IDEM_LONG=1 $(GO) test -race $(LONG_FLAGS) $(FIRST) $(BUT_WALKS))
+
+.PHONY: verify-walks
+verify-walks: servers
+	@$(call group,walks and the store over DynamoDB Local (long),IDEM_LONG=1 $(GO) test $(LONG_FLAGS) $(WALKS))
+
 verify-%:
-	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="-count=1 -timeout 45m $(VERIFY_FLAGS)" PROOFS_FLAGS="-race" test-$*
+	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="$(LONG_FLAGS)" PROOFS_FLAGS="-race" test-$*
 
 # The long versions of these have more cases, and no more goroutines.
 .PHONY: verify-races
 verify-races: servers
-	@$(call group,walks and the store over DynamoDB Local (race detector),IDEM_LONG= $(GO) test -race -count=1 -timeout 45m $(VERIFY_FLAGS) ./idem/dynamostore ./idem/internal/sim ./idem/idemtest)
+	@$(call group,walks and the store over DynamoDB Local (race detector),IDEM_LONG= $(GO) test -race $(LONG_FLAGS) ./idem/dynamostore ./idem/internal/sim ./idem/idemtest)
 
 # Until Go 1.27 the end of the time may be taken for a failure that has found nothing
 # (https://go.dev/issue/75804).
@@ -145,3 +152,7 @@ synth: ## Synthesize the CloudFormation templates into infra/cdk.out (SYNTH="-c 
 deploy: ## Deploy both stacks with the pinned CDK command line (CDK="-c prefix=test-": settings and options)
 	npm ci --no-audit --no-fund
 	cd infra && npx --no-install cdk deploy --all $(CDK)
+
+.PHONY: smoke
+smoke: ## Check the deployed stacks and delete what that makes (OUTPUTS=cdk-outputs.json; URL=https://...: HTTP alone)
+	@$(GO) run ./local/cmd/smoke $(if $(OUTPUTS),-outputs "$(OUTPUTS)") $(if $(URL),-url "$(URL)") $(SMOKE)

@@ -14,7 +14,7 @@ type acceptance struct {
 	ticket string
 }
 
-func newAcceptance(l *protocol.Later) *acceptance { return &acceptance{*l, newID()} }
+func newAcceptance(l *protocol.Later) *acceptance { return &acceptance{*l, protocol.NewID()} }
 
 func (l *acceptance) claim(c protocol.Claim) protocol.Claim {
 	rec := &c.Record
@@ -27,7 +27,7 @@ func (l *acceptance) claim(c protocol.Claim) protocol.Claim {
 	}
 	rec.Steps[protocol.AcceptedStep] = protocol.RecordedStep{
 		// Its parts are of this try alone: those of one that was refused expire.
-		Write: newID(), Body: protocol.Body{Data: l.Input, Size: len(l.Input), Stored: len(l.Input)},
+		Write: protocol.NewID(), Body: protocol.Body{Data: l.Input, Size: len(l.Input), Stored: len(l.Input)},
 	}
 	return c
 }

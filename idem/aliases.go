@@ -10,13 +10,15 @@ type (
 	StoreError = protocol.StoreError
 	// LimitExceededError says when a call that a limit refuses may be tried again.
 	LimitExceededError = protocol.LimitExceededError
+	// PausedError says when a call of a paused operation may be tried again.
+	PausedError = protocol.PausedError
 	// ConfigError is a mistake in how the library is set up.
 	ConfigError = protocol.ConfigError
 	// Record is what a store keeps of one key; see [protocol.Record].
 	Record = protocol.Record
 	// State is where a record stands.
 	State = protocol.State
-	// Repeat says whether a handler may run again after an attempt whose outcome is unknown.
+	// Repeat says whether a handler may run again after an uncertain attempt.
 	Repeat = protocol.Repeat
 	// Watch says which claims a sweep finds once their lease is over.
 	Watch = protocol.Watch
@@ -24,7 +26,7 @@ type (
 	Failure = protocol.Failure
 	// Fingerprint is a digest of an operation's input.
 	Fingerprint = protocol.Fingerprint
-	// Unit is what a handler wants to be written with its outcome, or not at all; see [UnitOf].
+	// Unit is what a handler wants to be written with its outcome; see [UnitOf].
 	Unit = protocol.Unit
 )
 
@@ -44,6 +46,8 @@ var (
 	ErrStoreUnavailable = protocol.ErrStoreUnavailable
 	// ErrLimitExceeded: a limit of package limit refuses the call; a [*LimitExceededError] says more.
 	ErrLimitExceeded = protocol.ErrLimitExceeded
+	// ErrPaused: the operation is paused, see package pause; a [*PausedError] says more.
+	ErrPaused = protocol.ErrPaused
 	// ErrRecordUnreadable: the record is damaged or of a newer version, and never taken for absent.
 	ErrRecordUnreadable = protocol.ErrRecordUnreadable
 )

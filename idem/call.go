@@ -1,6 +1,7 @@
 package idem
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -84,17 +85,17 @@ type Outcome struct {
 	StatusID string
 }
 
-func (c *Call) check() error {
+func (c *Call) check(over protocol.Traits) error {
 	switch {
 	case c.Key.Err() != nil:
 		return c.Key.Err()
-	case c.Fingerprint.Compare(c.Fingerprint) != protocol.MatchSame:
+	case c.Fingerprint.Compare(c.Fingerprint.Recorded()) != protocol.MatchSame:
 		return configError("call", "Fingerprint is %q, which is none of this release: make it with fingerprint.JSON, "+
 			"fingerprint.Bytes or a fingerprint.Builder", c.Fingerprint)
 	case c.Run == nil:
 		return configError("call", "the handler is nil")
 	}
-	return c.checkLater()
+	return cmp.Or(over.Refuses(c.Key.op.Mode == Atomic, c.Key.op.Repeat, c.Later != nil), c.checkLater())
 }
 
 func (c *Call) checkLater() error {

@@ -37,12 +37,12 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 	return nil, Outcome{}, x.unavailable(ctx, err)
 }
 
-// first returns the record if it must be seen before the claim. Nil stands for none, which the
-// claim itself finds out.
+// first returns the record if it must be seen before the claim; nil for none, which the claim itself finds out.
 func (r *reservation) first() (*Record, error) {
 	if err := r.engine.checkSecret(r.time.ctx, &r.call.Key, r.call.NoClaim == nil); err != nil {
 		return nil, err
 	}
+	r.call.NoClaim = r.refusal()
 	switch {
 	case r.call.Accepted != nil:
 		return r.call.Accepted, nil
@@ -50,6 +50,20 @@ func (r *reservation) first() (*Record, error) {
 		return r.look(r.time.ctx)
 	}
 	return nil, nil
+}
+
+// refusal is why the call may not execute, whatever its record is; nil if it may, and of what has run. An operation
+// that fails open may if the store is down for the read of what is paused.
+func (r *reservation) refusal() error {
+	pauses, key := r.engine.opts.Pauses, &r.call.Key
+	if r.call.NoClaim != nil || pauses == nil || r.ran.Load() != 0 {
+		return r.call.NoClaim
+	}
+	err := pauses.MayExecute(r.time.ctx, r.engine.now(), key.tenant, key.op.Name)
+	if failed, ok := errors.AsType[*StoreError](err); ok && failed.Down && key.op.OnStoreFailure == FailOpen {
+		return nil
+	}
+	return err
 }
 
 // follow carries out what [protocol.Next] decides about the record. If another record is in the way of
@@ -95,10 +109,7 @@ func (r *reservation) act(seen *Record) (done bool, err error) {
 // reserve writes the claim and begins its attempt.
 func (r *reservation) reserve(seen *Record, do protocol.Action) (done bool, err error) {
 	if err := r.call.NoClaim; err != nil {
-		if errors.Is(err, ErrOutOfTime) {
-			r.notify(r.ctx, notice.OutOfTime, notice.Notice{Err: err})
-		}
-		return true, err
+		return true, r.turnedAway(r.ctx, err)
 	}
 	// The holder's clock is read before the record's: a pause between the two must not
 	// make the holder rely on the lease for longer than the record says.
@@ -114,15 +125,14 @@ func (r *reservation) reserve(seen *Record, do protocol.Action) (done bool, err 
 		r.attempt = r.beginClaimed(r.ctx, c, sent)
 		return true, nil
 	case errors.Is(err, ErrLimitExceeded):
-		return true, r.limitExceeded(r.ctx, err)
+		return true, r.turnedAway(r.ctx, err)
 	case protocol.Answers(err):
 		return false, err
 	}
 	return true, r.unanswered(c, err)
 }
 
-// unanswered deals with a claim whose reply never came: it is taken back, so that it cannot land
-// later.
+// unanswered deals with a claim whose reply never came: it is taken back, so that it cannot land later.
 func (r *reservation) unanswered(c protocol.Claim, err error) error {
 	failed, _ := errors.AsType[*StoreError](err)
 	if c.Seen == "" && failed != nil && failed.Down {
@@ -136,7 +146,7 @@ func (r *reservation) unanswered(c protocol.Claim, err error) error {
 
 // park makes the record of a lapsed attempt unknown.
 func (r *reservation) park(seen *Record) (done bool, err error) {
-	s := protocol.Lapse(seen, r.claimEvent(), newID(), "a later call")
+	s := protocol.Lapse(seen, r.claimEvent(), protocol.NewID(), "a later call")
 	err = r.engine.store.Settle(r.time.ctx, r.engine.now(), s)
 	switch {
 	case err == nil:
@@ -174,12 +184,12 @@ func (r *reservation) inFlight(seen *Record) (done bool, err error) {
 		return true, r.answer(r.ctx, next, protocol.DoInFlight)
 	}
 	if !r.timeFor(r.ctx, next) {
-		r.notify(r.ctx, notice.OutOfTime, notice.Notice{Err: ErrOutOfTime})
-		return true, ErrOutOfTime
+		return true, r.turnedAway(r.ctx, ErrOutOfTime)
 	}
 	// The wait had a budget of its own: the claim gets a fresh one.
 	r.time.end()
 	r.time = r.claiming(r.ctx)
+	r.call.NoClaim = r.refusal()
 	return false, &protocol.ConflictError{Existing: next}
 }
 
@@ -188,7 +198,7 @@ func (r *reservation) accepted(seen *Record) error {
 	if r.later == nil {
 		return r.answer(r.ctx, seen, protocol.DoAccepted)
 	}
-	r.outcome = r.waits(r.ctx, seen)
+	r.outcome = r.waits(r.ctx, seen, true)
 	return nil
 }
 
@@ -222,7 +232,7 @@ func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
 	op := &x.call.Key.op
 	rec := Record{
 		ID: x.call.Key.id, State: InProgress, Repeat: op.Repeat,
-		Fingerprint: x.call.Fingerprint, Codec: x.call.Codec, Owner: newID(), Attempt: 1,
+		Fingerprint: x.call.Fingerprint.Recorded(), Codec: x.call.Codec, Owner: protocol.NewID(), Attempt: 1,
 		LeaseUntil: x.kill, Retention: op.retention(), CreatedAt: now, UpdatedAt: now,
 	}
 	if op.Values == KeepValues {
@@ -236,13 +246,12 @@ func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
 	return rec.Over(seen, do, op.Watch, x.engine.opts.Margin)
 }
 
-// withdraw takes back a claim whose reply never came. What is not done by the given
-// time is queued.
+// withdraw takes back a claim whose reply never came. What is not done by the given time is queued.
 func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time) {
 	e := x.engine
 	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
 	defer cancel()
-	w := protocol.Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
+	w := protocol.Withdrawal{Claim: c, Owner: protocol.NewID(), Uncertain: c.Record.Uncertain}
 	w.Write = w.Owner
 	if len(c.Record.Steps) == 0 {
 		w.ExpiresAt = protocol.RoundUp(e.now().Add(max(c.Record.Retention, guard.LateRequests)), time.Second)

@@ -55,7 +55,7 @@ var paths = []path{
 	{"reused in flight", unsafe, killed, 2, idem.ErrKeyReused, m("Acquire"), keyReused},
 	{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), keyReused},
 	{"another input after nothing was executed", unsafe, released, 2, nil, takeover, tookOver},
-	{"the first input after that", unsafe, all(released, correctly), 1, idem.ErrKeyReused, m("Acquire", "Result"),
+	{"the first input after that", unsafe, all(released, correctly), 1, idem.ErrKeyReused, m("Get", "Result"),
 		keyReused},
 	{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Acquire"), keyReused},
 	{"a newer fingerprint is no mismatch", unsafe, ofTheFuture, 1, idem.ErrRecordUnreadable, m("Acquire"), unreadable},

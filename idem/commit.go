@@ -80,7 +80,7 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 			c.ans.Err = err
 			return c.endUncommitted(ctx)
 		case errors.Is(err, ErrLimitExceeded):
-			return Outcome{}, c.limitExceeded(ctx, err)
+			return Outcome{}, c.turnedAway(ctx, err)
 		case !protocol.Answers(err):
 			return c.resolveInDoubt(ctx, err)
 		case !a.atomic():
@@ -159,7 +159,7 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 		how, _ := c.f.Attempt.(protocol.Atomic)
 		rec := how.Claim.Record
 		rec.State = Pending
-		return c.waits(ctx, &rec), nil
+		return c.waits(ctx, &rec, false), nil
 	}
 	n := notice.Notice{Attempt: c.a.made().Attempt, State: end.State}
 	if end.Failure != nil {

@@ -45,6 +45,8 @@ type Options struct {
 	Wait time.Duration
 	// Observer gets a notice of what happens. Nil means what [LogTo] logs as warnings and errors, and of shadow.
 	Observer Observer
+	// Pauses are those of package pause. Nil: nothing can be paused.
+	Pauses protocol.Pauser
 	// Now is the clock of records, for tests; nil means time.Now. Deadlines and kill times use
 	// time.Now. An engine with it asks a store that is down in each call.
 	Now func() time.Time
@@ -65,7 +67,7 @@ type Engine struct {
 	checks     sync.Map        // *secretCheck by the fingerprint of the check record
 }
 
-// New returns an engine over the store. Mistakes in its arguments are a [*ConfigError].
+// New returns an engine over the store. Mistakes are a [*ConfigError].
 func New(store Store, o *Options) (*Engine, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, configError("engine", "the store is nil: make one with dynamostore.New or memstore.New")
@@ -114,29 +116,23 @@ func (e *Engine) guarded(s Store) Store {
 	if e.opts.Now == nil { // the circuit uses the clock of the process
 		s = guard.Circuit(s, e.report)
 	}
-	s = guard.Holding(guard.Withdrawals(s, e.opts.Margin))
+	s = guard.Holding(guard.Withdrawals(guard.Hot(s), e.opts.Margin))
 	e.pending = guard.NewPending(s, e.now, e.opts.FinishBudget, e.report)
 	return e.pending
 }
 
-// Now returns the time by the engine's clock, to the millisecond. Compare a record's
-// times with it.
+// Now returns the engine's time, with which a record's times are compared.
 func (e *Engine) Now() time.Time { return e.now() }
 
 // Store returns the store that the engine was made with.
 func (e *Engine) Store() Store { return e.given }
 
-// expiry is when an outcome ends that is sent now. No retention is so short that the
-// outcome could expire before its own write has landed.
+// expiry is when an outcome that is sent now ends: never before its own write has landed.
 func (e *Engine) expiry(now time.Time, retention time.Duration, size int) time.Time {
 	return guard.Expiry(now, retention, e.opts.FinishBudget, size)
 }
 
-// newID returns a random identifier of 128 bits.
-func newID() string { return protocol.NewID() }
-
-// startOfID is how much of an attempt's owner its write ids start with: 66 bits. They
-// are compared with the few others of the same record alone.
+// startOfID is how much of its attempt's owner a write id starts with: 65 bits, compared within one record alone.
 const startOfID = 11
 
 // maxRounds bounds how often a write of an attempt follows a record that changes under it; each

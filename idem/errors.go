@@ -78,7 +78,7 @@ func (e *ReusedError) Error() string { return ErrKeyReused.Error() }
 
 func (e *ReusedError) Is(target error) bool { return target == ErrKeyReused }
 
-// OutcomeUnavailableError has what was kept of a result. It matches [ErrOutcomeUnavailable].
+// OutcomeUnavailableError has what is kept; it matches [ErrOutcomeUnavailable].
 type OutcomeUnavailableError struct {
 	// Summary is what the caller's codec chose to keep, such as an HTTP status.
 	Summary []byte

@@ -11,10 +11,7 @@ import (
 // the package's errors. A handler's error is returned as it is; a recorded failure is a
 // [*RecordedError]. Another operation's handler gets the error without its marks: see [NotExecuted].
 func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
-	if err := c.check(); err != nil && (!c.Key.op.Shadow || c.Later != nil) {
-		return Outcome{}, err
-	}
-	if err := e.traits.NoUnits; err != nil && c.Key.op.Mode == Atomic {
+	if err := c.check(e.traits); err != nil && (!c.Key.op.Shadow || c.Later != nil) {
 		return Outcome{}, err
 	}
 	if c.Keyless {
@@ -51,8 +48,7 @@ func (e *Engine) begin(c Call) *execution {
 // execute claims the key and runs the handler, or answers.
 func (x *execution) execute(ctx context.Context) (Outcome, error) {
 	if err := x.schedule(ctx); err != nil && x.budget <= 0 {
-		x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
-		return Outcome{}, err
+		return Outcome{}, x.turnedAway(ctx, err)
 	} else if err != nil && x.call.NoClaim == nil {
 		// What is recorded needs none of the handler's time.
 		x.call.NoClaim = err

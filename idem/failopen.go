@@ -10,9 +10,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// failOpen makes the call. If its claim could not be written since the store is down, and it has
-// seen no record, it makes the call over a store that keeps nothing: a later call with the key
-// runs again.
+// failOpen makes the call. If its claim could not be written since the store is down, and it has seen no record, it
+// makes the call over a store that keeps nothing: a later call with the key runs again.
 func (e *Engine) failOpen(ctx context.Context, c Call) (Outcome, error) {
 	x := e.begin(c)
 	out, err := x.execute(ctx)
@@ -33,10 +32,11 @@ func (e *Engine) failOpen(ctx context.Context, c Call) (Outcome, error) {
 	return out, err
 }
 
-// over returns an engine over the store. What it reports of records goes to no observer.
+// over returns an engine over the store. What it reports of records goes to no observer, and it asks no pauses.
 func (e *Engine) over(s keepsNothing) *Engine {
 	o := &Engine{given: s, store: s, opts: e.opts, now: e.now, inLambda: e.inLambda, managed: e.managed,
 		traits: e.traits, unrecorded: true}
+	o.opts.Pauses = nil
 	o.opts.Observer = func(ctx context.Context, n notice.Notice) {
 		switch n.Kind {
 		case notice.Executed, notice.Compensated, notice.OutOfTime, notice.Uncommitted:

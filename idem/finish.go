@@ -20,8 +20,7 @@ type finished struct {
 	omitted               bool // the result was given up
 }
 
-// finish records the end. The error, if any, says that the claim is lost. Whatever
-// else goes wrong is queued, and never releases the claim.
+// finish records the end. An error says that the claim is lost. What else goes wrong is queued, and releases nothing.
 func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished, error) {
 	e := x.engine
 	t := guard.End{
@@ -73,9 +72,8 @@ func (x *execution) panicked(ctx context.Context, a *attempt) {
 	}
 }
 
-// endWritten tells that an end is recorded, and adds its result if that is owed: at once
-// if there is time, else later. It returns whether the result is queued, and whether
-// it was given up.
+// endWritten tells that an end is recorded, and adds its result if that is owed: at once if there is time, else
+// later. It returns whether the result is queued, and whether it was given up.
 func (x *execution) endWritten(ctx context.Context, t *guard.End, n notice.Notice) (queued, omitted bool) {
 	e := x.engine
 	var err error

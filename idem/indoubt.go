@@ -59,7 +59,7 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending,
 	out Outcome, err error) {
 	e := c.engine
-	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end,
+	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: protocol.NewID(), Write: c.a.writeID(), Ending: end,
 		Attempt: c.f.Attempt, LargeSteps: c.f.LargeSteps, Watched: c.f.Watched}
 	part, cancel := share(ctx, commitShare)
 	err = e.store.Finish(part, c.at, w)
@@ -115,7 +115,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 	// way now may expire, so that a withdrawal must. One that has seen a record needs it.
 	blind := c.a.unwritten.Seen == ""
 	for range maxRounds {
-		w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: newID(), Uncertain: c.a.later == nil ||
+		w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: protocol.NewID(), Uncertain: c.a.later == nil ||
 			c.a.unwritten.Record.Uncertain}
 		w.Write = w.Owner
 		w.ExpiresAt = protocol.RoundUp(e.now().Add(max(w.Claim.Record.Retention, guard.LateRequests)), time.Second)

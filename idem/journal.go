@@ -12,8 +12,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// journal is what an attempt knows of its operation's steps. Steps may run side by
-// side.
+// journal is what an attempt knows of its operation's steps. Steps may run side by side.
 type journal struct {
 	mu      sync.Mutex
 	known   map[string]protocol.RecordedStep // those of earlier attempts, and what this one wrote

@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// SingleTenant is the tenant of all keys in a service without tenants. It must be given, so that
-// a forgotten tenant is an error and not a tenant that all callers share.
+// SingleTenant is the tenant of all keys in a service without tenants. It must be given: a
+// forgotten tenant is an error.
 const SingleTenant = "\x00"
 
 // What a secret digests, kept apart by how it begins.
@@ -70,7 +70,9 @@ func (k *Key) fingerprint(of Fingerprint) Fingerprint {
 	if k.keyed == nil {
 		return of
 	}
-	return protocol.FingerprintOf(k.keyed.Digest(ofInput + k.id + "\x00" + string(of)))
+	return of.Digested(func(one Fingerprint) [sha256.Size]byte {
+		return k.keyed.Digest(ofInput + k.id + "\x00" + string(one))
+	})
 }
 
 // KeyFromID returns the key of a record from its [Key.ID]. It claims a record that is there, or nothing.

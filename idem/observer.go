@@ -54,6 +54,7 @@ var logged = map[notice.Kind]struct {
 	notice.Unknown:       {slog.LevelInfo, "outcome unknown"},
 	notice.Reused:        {slog.LevelInfo, "key reused with another input"},
 	notice.LimitExceeded: {slog.LevelInfo, "too many new keys of the tenant, nothing has taken effect"},
+	notice.Paused:        {slog.LevelInfo, "the operation is paused, nothing was executed"},
 	notice.Released:      {slog.LevelInfo, "released"},
 	notice.Parked: {slog.LevelWarn, "parked as unknown, an operator must resolve it (where none is needed, " +
 		"return idem.NotExecuted, idem.Permanent or idem.PermanentStep, or call idem.SetNotExecuted before a response; " +

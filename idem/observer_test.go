@@ -24,11 +24,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// allPaused is what is paused: everything.
+type allPaused struct{}
+
+func (allPaused) MayExecute(context.Context, time.Time, string, string) error {
+	return &idem.PausedError{}
+}
+
 // observed runs one scenario for each kind of notice.
 var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"limit_exceeded": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Acquire, func(context.Context, *idemtest.Call) error { return &idem.LimitExceededError{} })
 		refused(t, r, safe.Key("t", "l"), idem.ErrLimitExceeded, new(counter).run)
+	},
+	"paused": func(t *testing.T, r *rig) {
+		r.engine = engineOver(t, r.faults, &idem.Options{Pauses: allPaused{}, Observer: r.events.observer})
+		refused(t, r, safe.Key("t", "p"), idem.ErrPaused, new(counter).run)
 	},
 	"keyless": on(safe, func(t *testing.T, r *rig, key idem.Key) {
 		_, err := r.engine.Execute(t.Context(), idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Keyless: true,

@@ -13,6 +13,7 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -108,6 +109,55 @@ func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
 			require.True(t, rec == nil || rec.State != idem.Completed)
 		}
 	}
+}
+
+// lossy is a store that may lose what it has confirmed, as redisstore with an ordinary server.
+type lossy struct{ *memstore.Store }
+
+func (lossy) Traits() protocol.Traits { return protocol.Traits{Lossy: errLossy} }
+
+var errLossy = &idem.ConfigError{What: "store", Problem: "is lossy"}
+
+// Over a store that may lose a claim nothing runs that must not run again, and nothing is accepted. What is repeatable
+// runs, but for its steps of AtMostOnce. In shadow the handler runs, and the notice says what would be refused.
+func TestOverALossyStore(t *testing.T) {
+	var noticed []notice.Notice
+	e := engineOver(t, lossy{memstore.New()}, &idem.Options{Observer: func(_ context.Context, n notice.Notice) {
+		noticed = append(noticed, n)
+	}})
+	runs, once := 0, 0
+	call := func(op idem.Operation, l *protocol.Later) error {
+		_, err := e.Execute(t.Context(), idem.Call{Key: op.Key("t", "k"), Fingerprint: fingerprint.Bytes(nil), Later: l,
+			Run: func(ctx context.Context) idem.Answer {
+				runs++
+				err := idem.StepEffect(ctx, "charge", func(context.Context) error { once++; return nil },
+					&idem.EffectConfig{Semantics: idem.AtMostOnce})
+				if op.Shadow {
+					return idem.Answer{Err: err}
+				}
+				if !errors.Is(err, errLossy) {
+					return idem.Answer{Err: fmt.Errorf("the step is not refused: %w", err)}
+				}
+				return idem.Answer{Err: idem.StepEffect(ctx, "reserve", func(context.Context) error { return nil }, nil)}
+			}})
+		return err
+	}
+	require.ErrorIs(t, call(idem.Operation{Name: "once"}, nil), errLossy)
+	require.ErrorIs(t, call(safe, &protocol.Later{}), errLossy)
+	require.Zero(t, runs)
+	for _, op := range []idem.Operation{{Name: "once"}, {Name: "again", Repeat: idem.Repeatable}} {
+		rec, err := e.Lookup(t.Context(), op.Key("t", "k"))
+		require.NoError(t, err)
+		require.Nil(t, rec)
+	}
+	require.NoError(t, call(idem.Operation{Name: "again", Repeat: idem.Repeatable}, nil))
+	require.Equal(t, []int{1, 0}, []int{runs, once})
+	noticed = nil
+	require.NoError(t, call(idem.Operation{Name: "once", Shadow: true}, nil))
+	require.Equal(t, []int{2, 1}, []int{runs, once})
+	require.Len(t, noticed, 1)
+	require.Equal(t, notice.ShadowRefused, noticed[0].Kind)
+	require.ErrorIs(t, noticed[0].Err, errLossy)
 }
 
 // An operation that fails permanently because its unit was refused undoes its steps, as one does whose handler says

@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -20,6 +21,7 @@ func (x *execution) answer(ctx context.Context, rec *Record, do protocol.Action)
 		x.notify(ctx, notice.Unknown, n)
 		return ErrOutcomeUnknown
 	case protocol.DoAccepted:
+		n.Repeated = true
 		x.notify(ctx, notice.Accepted, n)
 		return ErrAccepted
 	case protocol.DoReused:
@@ -35,9 +37,9 @@ func (x *execution) inFlightError(rec *Record, lost bool) error {
 	return &InFlightError{Lost: lost, LeaseLeft: max(left, 0), Attempt: rec.Attempt}
 }
 
-// waits is the outcome of a call whose operation was accepted, by it or by an earlier one.
-func (x *execution) waits(ctx context.Context, rec *Record) Outcome {
-	x.notify(ctx, notice.Accepted, notice.Notice{Attempt: rec.Attempt, State: rec.State})
+// waits is the outcome of a call whose operation was accepted, by it or, if it is repeated, by an earlier one.
+func (x *execution) waits(ctx context.Context, rec *Record, repeated bool) Outcome {
+	x.notify(ctx, notice.Accepted, notice.Notice{Attempt: rec.Attempt, State: rec.State, Repeated: repeated})
 	return Outcome{
 		RecordState: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, StatusID: rec.StatusID(), Ref: rec.Ref,
 	}
@@ -89,10 +91,13 @@ func (e *Engine) Replay(ctx context.Context, rec *Record) (Outcome, error) {
 	return out, nil
 }
 
-// limitExceeded tells that the store's limit refuses a claim, or a commit that makes a record.
-// Nothing was written.
-func (x *execution) limitExceeded(ctx context.Context, err error) error {
-	x.notify(ctx, notice.LimitExceeded, notice.Notice{Err: err})
+// turnedAway reports why a call may not execute, whatever its record is, and returns that.
+func (x *execution) turnedAway(ctx context.Context, err error) error {
+	why := [...]error{ErrOutOfTime, ErrLimitExceeded, ErrPaused, ErrStoreUnavailable}
+	as := [...]notice.Kind{notice.OutOfTime, notice.LimitExceeded, notice.Paused, notice.StoreUnavailable}
+	if n := slices.IndexFunc(why[:], func(is error) bool { return errors.Is(err, is) }); n >= 0 {
+		x.notify(ctx, as[n], notice.Notice{Err: err})
+	}
 	return err
 }
 

@@ -8,8 +8,7 @@ import (
 	"github.com/idem-go/idempotency/idem/notice"
 )
 
-// run executes the handler under its claim and records how it ended. It returns
-// only when the handler has returned.
+// run executes the handler under its claim and records how it ended. It returns only when the handler has returned.
 func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 	if err := x.checkTime(ctx, a); err != nil {
 		// No time is left to use the claim: nothing was executed.
@@ -23,6 +22,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 	l := x.startLease(ctx, a, a.until)
 	began := time.Now()
 	ended := false
+	defer a.unit.drop()
 	defer func() {
 		if ended {
 			return

@@ -26,7 +26,8 @@ func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) error {
 		return nil
 	}
 	id := startOf(SingleTenant, key.op.Name)
-	want := protocol.FingerprintOf(key.keyed.Digest(ofCheck + id))
+	// It digests no input: it is the same whatever version of the fingerprint a release makes.
+	want := protocol.FingerprintOf(1, key.keyed.Digest(ofCheck+id))
 	found, _ := e.checks.LoadOrStore(want, &secretCheck{lock: make(chan struct{}, 1)})
 	known := found.(*secretCheck)
 	select {
@@ -56,16 +57,15 @@ func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) error {
 	return nil
 }
 
-// createCheck creates the check record, and returns the one that is there then: that of another
-// process if this came first.
+// createCheck creates the check record, and returns the one that is there then, which may be another process's.
 func (e *Engine) createCheck(ctx context.Context, id string, check Fingerprint) (*Record, error) {
 	now := e.now()
 	rec := Record{
-		ID: id, Fingerprint: check, Owner: newID(), Attempt: 1,
+		ID: id, Fingerprint: check, Owner: protocol.NewID(), Attempt: 1,
 		LeaseUntil: now, Retention: DefaultRetention, CreatedAt: now, UpdatedAt: now,
 	}
 	err := e.store.Finish(ctx, now, protocol.Finish{
-		ID: id, Owner: rec.Owner, Write: newID(), Created: now,
+		ID: id, Owner: rec.Owner, Write: protocol.NewID(), Created: now,
 		Ending: protocol.Ending{State: Completed}, Attempt: protocol.Atomic{Claim: protocol.Claim{Record: rec}},
 	})
 	if err == nil {

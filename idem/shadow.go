@@ -39,10 +39,10 @@ func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if c.Run == nil {
-		return Outcome{}, c.check()
+		return Outcome{}, c.check(e.traits)
 	}
 	o := &observation{engine: e, call: c, begun: e.now()}
-	o.handler = &attempt{key: c.Key, rec: Record{Owner: newID(), Attempt: 1}, shadow: true}
+	o.handler = &attempt{key: c.Key, rec: Record{Owner: protocol.NewID(), Attempt: 1}, shadow: true}
 	o.live(ctx)
 	if !o.ran.Load() {
 		o.run(ctx)
@@ -56,13 +56,13 @@ func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 // live makes the call of the live mode on the shadow's record.
 func (o *observation) live(ctx context.Context) {
 	c := o.call
-	err := c.check()
+	err := c.check(o.engine.traits)
 	if err == nil {
 		o.id = protocol.ShadowID(c.Key.id)
 	}
 	if c.Key.Err() != nil {
 		// A usable key's token is sent again by a retry. This one is shared by nothing.
-		o.handler.key.id = recordID(SingleTenant, c.Key.op.Name, sha256.Sum256([]byte(newID())))
+		o.handler.key.id = recordID(SingleTenant, c.Key.op.Name, sha256.Sum256([]byte(protocol.NewID())))
 	}
 	if c.NoClaim != nil && err != nil {
 		err = c.NoClaim
@@ -118,7 +118,7 @@ func (o *observation) shadow(ctx context.Context) *Engine {
 	e := o.engine
 	s := e.over(keepsNothing{})
 	s.unrecorded, s.store = false, &shadows{e.store, o.call.Key.op.retention()}
-	s.opts.Observer = o.observe
+	s.opts.Observer, s.opts.Pauses = o.observe, e.opts.Pauses
 	s.opts.Wait = 0
 	s.opts.ClaimBudget /= shadowShare
 	if end, ok := ctx.Deadline(); ok {

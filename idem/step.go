@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idempotency/idem/internal/codec"
 )
 
-// StepSemantics says how often a step's function may run, in all tries of all attempts.
+// StepSemantics says how often a step's function may run, in all attempts.
 type StepSemantics uint8
 
 const (

@@ -37,13 +37,11 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	s := &a.unit
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
-		sealed := create()
-		sealed.Seal()
-		return sealed, nil
-	}
 	if s.unit == nil {
 		s.unit = create()
+		if s.ended {
+			s.unit.Seal()
+		}
 	}
 	return s.unit, nil
 }
@@ -61,10 +59,18 @@ func (s *unitSlot) seal() Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
-	u := s.unit
-	s.unit = nil // an attempt may wait in the queue, its unit must not
-	if u == nil || !u.Seal() {
+	if s.unit == nil || !s.unit.Seal() {
 		return nil
 	}
-	return u
+	return s.unit
+}
+
+// drop ends what the unit holds. The attempt may wait in the queue, its unit must not.
+func (s *unitSlot) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u, ok := s.unit.(interface{ Drop() }); ok {
+		u.Drop()
+	}
+	s.unit = nil
 }

@@ -30,6 +30,7 @@ type reading struct {
 	reached, periods float64
 	period           time.Duration // zero means that of the monitoring
 	below            bool          // the threshold is reached by what is less
+	least            int           // values of the metric in a period; those of a period with fewer count as 0
 }
 
 var (
@@ -39,6 +40,8 @@ var (
 	lag   = reading{stat: maximum, unit: time.Millisecond}
 	// repeated is for what happens to a healthy service at times, but not in each period.
 	repeated = reading{stat: sum, reached: 2, periods: 3}
+	// share is a percentage of at least so many calls: most of a few may be one client's.
+	share = reading{stat: average, reached: 2, periods: 3, least: 100}
 	// waiting is the age of what a sweep finds. Each sweep that could look writes a number, also 0.
 	// Without data no sweep could look, and the alarm keeps its state.
 	waiting = reading{stat: maximum, unit: time.Second, missing: awscloudwatch.TreatMissingData_IGNORE}
@@ -65,6 +68,7 @@ type watched struct {
 
 const (
 	sum     = "Sum"
+	average = "Average"
 	maximum = "Maximum"
 	samples = "SampleCount"
 	p99     = "p99"
@@ -124,18 +128,26 @@ var watchedEngine = watched{[]alarm{
 	// A client with a fault reuses one key again and again; a caller that tries keys of others reuses many.
 	{"KeyReused", schema.MetricKeyReused, count, 20,
 		"%v calls in 5 minutes had a used key and another input: a client has a fault, or a caller tries keys of others"},
+	duplicates,
 }, []graph{
 	{"answers", sum, []string{schema.MetricExecuted, schema.MetricReplayed, schema.MetricInFlight,
 		schema.MetricAccepted, schema.MetricKeyReused, schema.MetricOutcomeUnknown}},
-	{"ends", sum, []string{schema.MetricCompleted, schema.MetricFailed, schema.MetricReleased,
-		schema.MetricParked, schema.MetricTookOver}},
+	{"duplicates (%)", average, []string{schema.MetricDuplicate}},
+	{"attempts: begun, ended", sum, []string{schema.MetricClaimed, schema.MetricTookOver, schema.MetricCompleted,
+		schema.MetricFailed, schema.MetricReleased, schema.MetricParked}},
 	{"troubles", sum, []string{schema.MetricStoreUnavailable, schema.MetricFailedOpen, schema.MetricOutcomeQueued,
-		schema.MetricOutcomeDropped, schema.MetricUnreadable, schema.MetricLeaseLost}},
+		schema.MetricOutcomeDropped, schema.MetricUnreadable, schema.MetricLeaseLost, schema.MetricWithdrawn}},
 	{"times (p99)", p99, []string{schema.MetricClaimTime, schema.MetricHandlerTime, schema.MetricFinishTime}},
 	{"in shadow, not protected", sum, []string{schema.MetricShadowExecuted, schema.MetricShadowDuplicate,
-		schema.MetricShadowKeyReused}},
+		schema.MetricShadowKeyReused, schema.MetricShadowRefused}},
 	{"DynamoDB units, if it asks", sum, []string{schema.MetricWriteUnits, schema.MetricReadUnits}},
 }}
+
+// duplicates counts what a store answers with a record, and nothing that a limit or the store refuses. In
+// atomic mode too, where a replay is a read and no failed condition.
+var duplicates = alarm{"Duplicates", schema.MetricDuplicate, share, 50,
+	"of at least 100 calls in 5 minutes %v % had a key that was in use, and again in the next 5: a client repeats " +
+		"requests without end"}
 
 var recordUnreadable = alarm{"RecordUnreadable", schema.MetricUnreadable, count, 1,
 	"a record is damaged or of a newer version: its calls are refused, and nothing runs"}
@@ -240,7 +252,8 @@ var watchedQuestions = watched{[]alarm{
 	{"open questions", maximum, []string{schema.MetricOpen}},
 	{"oldest open question (s)", maximum, []string{schema.MetricOldestOpen}},
 	{"sweeps", sum, []string{schema.MetricSweepParked, schema.MetricProbed, schema.MetricResolved, schema.MetricEscalated,
-		schema.MetricAbandoned, schema.MetricNotStarted, schema.MetricSweepFailed, schema.MetricSweepLeft}},
+		schema.MetricAbandoned, schema.MetricNotStarted, schema.MetricSweepFailed, schema.MetricSweepLeft,
+		schema.MetricExpired}},
 }}
 
 const throttledReads, throttledWrites = "ReadThrottleEvents", "WriteThrottleEvents"
@@ -251,9 +264,6 @@ var watchedTable = watched{[]alarm{
 	{"WriteThrottles", throttledWrites, count, 1,
 		"writes of records are throttled: calls fail closed; raise MaxWriteUnits, and look for one key that " +
 			"all callers use"},
-	// A replay is one failed condition, so the alarm is about retries without end and not about single ones.
-	{"FailedConditions", "ConditionalCheckFailedRequests", count, 10_000,
-		"%v writes in 5 minutes conflicted with a record: a client repeats requests without end"},
 	// Single ones are duplicates that arrive while their first call commits. They try again.
 	{"TransactionConflicts", "TransactionConflict", repeated, 100,
 		"%v writes in 5 minutes met a transaction on the same item, and again 5 minutes later: many calls write one key " +
@@ -261,7 +271,7 @@ var watchedTable = watched{[]alarm{
 }, []graph{
 	{"throttles", sum, []string{throttledReads, throttledWrites}},
 	{"conflicts", sum, []string{"TransactionConflict"}},
-	{"failed conditions", sum, []string{"ConditionalCheckFailedRequests"}},
+	{"deleted by TTL", sum, []string{"TimeToLiveDeletedItemCount"}},
 }}
 
 var watchedIndex = watched{[]alarm{
@@ -291,6 +301,12 @@ func ofAWS(c interface {
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html#Dimension
 func ofLibrary(f awslambda.IFunction) source {
 	return custom(schema.MetricNamespace, map[string]*string{schema.DimensionService: f.FunctionName()})
+}
+
+// ofOperation are the library's metrics of one operation of a function.
+func ofOperation(f awslambda.IFunction, operation string) source {
+	return custom(schema.MetricNamespace,
+		map[string]*string{schema.DimensionService: f.FunctionName(), schema.DimensionOperation: &operation})
 }
 
 // ofIndex are the metrics of the table's index. DynamoDB counts an index's throttles under the index

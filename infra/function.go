@@ -251,8 +251,13 @@ func schedule(scope constructs.Construct, id, target, description string, f *Fun
 	if every == time.Minute {
 		rate = "rate(1 minute)"
 	}
+	invoked(scope, id, target, description, f, rate)
+}
+
+// invoked has a rule invoke the function at the times of the expression.
+func invoked(scope constructs.Construct, id, target, description string, f *Function, at string) {
 	rule := awsevents.NewCfnRule(scope, &id, &awsevents.CfnRuleProps{
-		Description: &description, ScheduleExpression: &rate,
+		Description: &description, ScheduleExpression: &at,
 		Targets: &[]any{&awsevents.CfnRule_TargetProperty{Id: &target, Arn: f.FunctionArn()}},
 	})
 	f.AddPermission(&id, &awslambda.Permission{

@@ -81,9 +81,18 @@ func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 	t.allow(to, o, "PutItem", "UpdateItem", "GetItem", "BatchGetItem")
 }
 
+// GrantPauses allows a grantee that is confined to tenants to read what is paused (package pause), which
+// belongs to no tenant. Any other handler, operator and sweeper may read it already.
+func (t *Table) GrantPauses(to awsiam.IGrantable) {
+	allow(to, map[string]map[string]any{
+		"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": []string{schema.PausesPK}},
+		"Null":                      {"dynamodb:LeadingKeys": "false"},
+	}, []string{*t.TableArn()}, "dynamodb:GetItem")
+}
+
 // GrantOperator allows what a reconcile.Reconciler does, for operators, webhooks and programs that
 // settle open questions: list what is due in the index, read a record with its result and its
-// history, resolve it and keep its history, remove records that have ended, and have dead letters
+// history, resolve it and keep its history, remove records that have ended, pause operations, and have messages
 // of the outbox sent again. It covers every tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem")
@@ -117,6 +126,10 @@ func (t *Table) GrantRemover(to awsiam.IGrantable) {
 // GrantScanner allows what a dynamostore.Scanner does: read the whole table. Give it in addition to
 // GrantOperator or GrantReader to those who may export all records, or forget all of a tenant.
 func (t *Table) GrantScanner(to awsiam.IGrantable) { t.allow(to, nil, "Scan") }
+
+// GrantLedger allows what a ledger.Ledger reads: the whole table, and the parts of large results. It allows no write,
+// and covers every tenant.
+func (t *Table) GrantLedger(to awsiam.IGrantable) { t.allow(to, nil, "Scan", "BatchGetItem") }
 
 // GrantRelay allows what the relay of the outbox does: read the stream, list waiting
 // messages in the index, read messages and note the results of its tries. Resources that

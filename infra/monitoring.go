@@ -2,6 +2,7 @@ package infra
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -40,7 +41,7 @@ type MonitoringProps struct {
 	// Metrics are the functions whose code writes the library's metrics, with package emf, under the
 	// function's name. The alarms and graphs of these metrics are made for them alone: without data an alarm
 	// stays green. A warning names what is left out for others of Functions and for consumers of Queues. A
-	// relay and a sweeper always write theirs.
+	// relay, a sweeper and a ledger always write theirs.
 	Metrics []awslambda.Function
 	Queues  []*Queue
 	// APIs are each an [*API], or an HTTP or REST API made or imported by CDK (IHttpApi, IRestApi). CloudWatch has
@@ -48,18 +49,20 @@ type MonitoringProps struct {
 	APIs     []constructs.IConstruct
 	Relays   []*Relay
 	Sweepers []*Sweeper
+	Ledgers  []*Ledger
 
 	// Thresholds are by kind of alarm, such as {"KeyReused": 500}: a number in 5 minutes, or a time, in
-	// milliseconds for IteratorAge and in seconds for Age, OldestOpen and OutboxOld. A kind without one
-	// here has its usual threshold. Duration follows from each function's time-out, and has none. Neither has Stopped.
+	// milliseconds for IteratorAge and in seconds for Age, OldestOpen and OutboxOld, or for Duplicates a percentage of
+	// the calls. A kind without one here has its usual threshold. Duration follows from each function's time-out, and
+	// has none. Neither have Stopped and LedgerStopped.
 	Thresholds map[string]float64
 }
 
 // Monitoring is a dashboard, and alarms on AWS's own metrics and on those of package schema,
 // which functions write with package emf under their names.
 //
-// Missing data raises one kind of alarm, that of a sweeper or a relay whose sweeps have stopped. It ends the
-// others, except those on the age of what they find: these keep their state until the next sweep
+// Missing data raises the alarms on what has stopped: the sweeps of a sweeper or a relay, and the comparisons of a
+// ledger. It ends the others, except those on the age of what they find: these keep their state until the next sweep
 // that can look. The name of an alarm is a construct's id and a kind, such as SweeperStopped. The
 // kind is the heading of its section of the runbook.
 type Monitoring struct {
@@ -89,11 +92,11 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 	}
 	for _, f := range p.Functions {
 		m.function(f)
-		m.written(idOf(f), f, watchedEngine)
+		m.written(idOf(f), f, ofLibrary(f), watchedEngine)
 	}
 	for _, f := range p.Metrics {
 		if !slices.Contains(p.Functions, f) {
-			m.written(idOf(f), f, watchedEngine)
+			m.written(idOf(f), f, ofLibrary(f), watchedEngine)
 		}
 	}
 	for _, q := range p.Queues {
@@ -104,6 +107,10 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 	}
 	for _, s := range p.Sweepers {
 		m.sweeper(s)
+	}
+	for _, l := range p.Ledgers {
+		m.watch(idOf(l.Function), ofAWS(l.Function), watchedInvocations)
+		m.watch(idOf(l), ofLibrary(l.Function), watchedLedger)
 	}
 	if t := p.Table; t != nil {
 		m.watch(idOf(t), ofAWS(t), watchedTable)
@@ -121,7 +128,7 @@ func (m *Monitoring) setThresholds(own map[string]float64) {
 	m.thresholds = map[string]float64{}
 	for _, w := range []watched{watchedAPI, watchedInvocations, watchedEngine, watchedQueue, watchedConsumer,
 		watchedDeadLetters, watchedFailures, watchedDestination, watchedEscalations, watchedStream,
-		watchedOutbox, watchedQuestions, watchedTable, watchedIndex} {
+		watchedOutbox, watchedQuestions, watchedLedger, watchedTable, watchedIndex} {
 		for _, a := range w.alarms {
 			if !a.of.below {
 				m.thresholds[a.kind] = a.threshold
@@ -163,10 +170,26 @@ func (m *Monitoring) api(a constructs.IConstruct) {
 	}
 }
 
+// WatchOperation adds the alarm Duplicates of an operation, of a function in [MonitoringProps.Metrics]: that of the
+// function is about all of its operations together. The operation has the name that the dimension of its metrics has,
+// in which what is not printable ASCII is percent-encoded: usually that of its idem.Operation. An alarm on a name that
+// no operation has stays green. The alarm's name is the function's id, the operation and the kind; Thresholds are for
+// all alarms of the kind.
+func (m *Monitoring) WatchOperation(f awslambda.Function, operation string) {
+	if operation == "" || strings.ContainsFunc(operation, func(r rune) bool { return r < ' ' || r > '~' }) {
+		refuse(m, "WatchOperation has the operation %q: use its name as the dimension of its metrics has it, with what is "+
+			"not printable ASCII percent-encoded", operation)
+		return
+	}
+	alone := duplicates
+	alone.text = "operation " + operation + ": " + alone.text
+	m.written(idOf(f)+operation, f, ofOperation(f, operation), watched{alarms: []alarm{alone}})
+}
+
 // written watches the library's metrics of a function, if it writes them.
-func (m *Monitoring) written(name string, by awslambda.Function, w watched) {
+func (m *Monitoring) written(name string, by awslambda.Function, of source, w watched) {
 	if slices.Contains(m.writers, by) {
-		m.watch(name, ofLibrary(by), w)
+		m.watch(name, of, w)
 		return
 	}
 	var kinds []string
@@ -198,7 +221,7 @@ func (m *Monitoring) queue(q *Queue) {
 	}
 	m.watch(name, ofAWS(q), watchedQueue)
 	m.watch(name, ofAWS(q.DeadLetters), watchedDeadLetters)
-	m.written(name, q.consumer, watchedConsumer)
+	m.written(name, q.consumer, ofLibrary(q.consumer), watchedConsumer)
 }
 
 func (m *Monitoring) relay(r *Relay) {
@@ -246,8 +269,16 @@ func (m *Monitoring) raise(name string, of source, a alarm) {
 	if a.of.unit > 0 {
 		shown = time.Duration(threshold * float64(a.of.unit)).String()
 	}
+	metric := awscloudwatch.IMetric(of(a.metric, a.of.stat, cmp.Or(a.of.period, period)))
+	if a.of.least > 0 {
+		metric = awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+			Expression:   jsii.String(fmt.Sprintf("IF(calls >= %d, share, 0)", a.of.least)),
+			UsingMetrics: &map[string]awscloudwatch.IMetric{"share": metric, "calls": of(a.metric, samples, period)},
+			Period:       duration(period), Label: &a.metric,
+		})
+	}
 	in := &awscloudwatch.AlarmProps{
-		Metric: of(a.metric, a.of.stat, cmp.Or(a.of.period, period)), Threshold: &threshold, TreatMissingData: a.of.missing,
+		Metric: metric, Threshold: &threshold, TreatMissingData: a.of.missing,
 		AlarmDescription: described(a.kind, strings.ReplaceAll(a.text, "%v", shown)),
 	}
 	if a.of.below {

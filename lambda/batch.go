@@ -14,6 +14,7 @@ import (
 // batch is the state of one event while its records run.
 type batch[R any] struct {
 	*source[R]
+	time   allowance
 	mu     sync.Mutex
 	firsts map[identity]*first[R]
 	// last is the latest record of each key.
@@ -84,12 +85,20 @@ func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
 		ds[i] = delivery[R]{ctx: context.WithValue(ctx, recordKey[R]{}, r), name: s.name(r), at: i,
 			out: Delivery[R]{Event: r}}
 	}
+	lanes := s.lanes(ds)
+	b.time.start(ctx, s.op, len(records), len(lanes), s.opts.Concurrency)
 	slots := make(chan struct{}, s.opts.Concurrency)
 	var wg sync.WaitGroup
 	before := make(chan struct{})
 	close(before)
-	for _, lane := range s.lanes(ds) {
+	for i := range min(len(lanes), cap(slots)) { // they do not wait
+		b.time.begin(len(lanes[i]), len(lanes)-i-1)
+	}
+	for i, lane := range lanes {
 		slots <- struct{}{}
+		if i >= cap(slots) {
+			b.time.begin(len(lane), len(lanes)-i-1)
+		}
 		lane[0].turn = &turn{before: before, mine: make(chan struct{})}
 		before = lane[0].turn.mine
 		wg.Go(func() {
@@ -222,7 +231,9 @@ func (b *batch[R]) run(d *delivery[R]) {
 	if before != nil {
 		<-before.done
 	}
-	out, err := work.work(d.ctx)
+	ctx, end := b.time.within(d.ctx)
+	defer end()
+	out, err := work.work(ctx)
 	b.settle(d, out, err, work.accepted)
 }
 
@@ -278,6 +289,9 @@ func (b *batch[R]) settle(d *delivery[R], out idem.Outcome, err error, accepted 
 	}
 	if limited, ok := errors.AsType[*idem.LimitExceededError](err); ok {
 		d.out.LeaseUntil = time.Now().Add(limited.RetryAfter)
+	}
+	if paused, ok := errors.AsType[*idem.PausedError](err); ok {
+		d.out.LeaseUntil = time.Now().Add(paused.RetryAfter)
 	}
 	if waits && other.Attempt > 0 {
 		d.out.Attempt, d.out.LeaseUntil = other.Attempt, time.Now().Add(other.LeaseLeft)

@@ -129,6 +129,7 @@ func TestAnswersHaveTheirOwnErrorType(t *testing.T) {
 		require.Equal(t, kind, typeName(err))
 		require.ErrorIs(t, err, c.is)
 	}
+	require.Equal(t, "PausedError", typeName(toRuntime(&idem.PausedError{})))
 	require.Equal(t, "LimitExceededError", typeName(toRuntime(&idem.LimitExceededError{})))
 	var flight *idem.InFlightError
 	require.ErrorAs(t, toRuntime(&idem.InFlightError{Attempt: 3}), &flight)

@@ -60,6 +60,9 @@ const (
 	// ReasonLimitExceeded: a limit of package limit refuses it; nothing has taken effect.
 	// [Delivery].LeaseUntil is when it is of use to try again at the earliest.
 	ReasonLimitExceeded Reason = "limit_exceeded"
+	// ReasonPaused: an operator has paused the operation, or the tenant's calls of it; nothing was executed.
+	// [Delivery].LeaseUntil is when it is of use to try again.
+	ReasonPaused Reason = "paused"
 	// ReasonKeyReused: the key belongs to something with another body.
 	ReasonKeyReused Reason = "key_reused"
 	// ReasonKeyInvalid: there is no usable key.
@@ -134,7 +137,8 @@ func (r Reason) level() slog.Level {
 	switch r {
 	case ReasonExecuted, ReasonReplayed:
 		return slog.LevelDebug
-	case ReasonInFlight, ReasonNotYetKnown, ReasonAccepted, ReasonLimitExceeded, ReasonOutOfTime, ReasonBlocked:
+	case ReasonInFlight, ReasonNotYetKnown, ReasonAccepted, ReasonLimitExceeded, ReasonPaused, ReasonOutOfTime,
+		ReasonBlocked:
 		return slog.LevelInfo
 	case ReasonPanicked:
 		return slog.LevelError
@@ -197,6 +201,7 @@ var ofEngine = func() []engineAnswer {
 		OutcomeUnavailableError struct{ answer }
 		OutcomeUnknownError     struct{ answer }
 		OutOfTimeError          struct{ answer }
+		PausedError             struct{ answer }
 		RecordUnreadableError   struct{ answer }
 		StoreUnavailableError   struct{ answer }
 	)
@@ -212,6 +217,7 @@ var ofEngine = func() []engineAnswer {
 		{idem.ErrOutcomeUnavailable, ReasonReplayed, func(a answer) error { return OutcomeUnavailableError{a} }},
 		{idem.ErrAccepted, ReasonAccepted, func(a answer) error { return AcceptedError{a} }},
 		{idem.ErrLimitExceeded, ReasonLimitExceeded, func(a answer) error { return LimitExceededError{a} }},
+		{idem.ErrPaused, ReasonPaused, func(a answer) error { return PausedError{a} }},
 		{idem.ErrInFlight, ReasonInFlight, func(a answer) error { return InFlightError{a} }},
 		{idem.ErrOutOfTime, ReasonOutOfTime, func(a answer) error { return OutOfTimeError{a} }},
 		{idem.ErrNotCommitted, "", func(a answer) error { return NotCommittedError{a} }},

@@ -6,12 +6,15 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/limit"
+	"github.com/idem-go/idempotency/idem/pause"
+	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/stretchr/testify/require"
 )
 
@@ -293,4 +296,49 @@ func TestSQSMessageOverTheLimitIsReturnedUnrecorded(t *testing.T) {
 	require.Empty(t, send("m2", "k2"))
 	require.Equal(t, 1, seen.outcomes["m2"].Attempt)
 	require.Equal(t, 2, ran)
+}
+
+// A message of a paused operation is returned to its queue unrun and unrecorded, for as long as the pause has lasted
+// and five minutes at least; what is recorded is acknowledged.
+func TestSQSMessageOfAPausedOperationIsReturned(t *testing.T) {
+	op := fulfil
+	op.MaxAttempts = 1
+	synctest.Test(t, func(t *testing.T) {
+		store := memory()
+		pauses, err := pause.New(store)
+		require.NoError(t, err)
+		engine, err := idem.New(store, &idem.Options{Pauses: pauses})
+		require.NoError(t, err)
+		records, err := reconcile.New(store, nil)
+		require.NoError(t, err)
+		why := reconcile.Change{Actor: "alice", Reason: "case 4711"}
+		ran := 0
+		h, seen := queueOf(engine, op, func(context.Context, order) error {
+			ran++
+			return nil
+		})
+		send := func(id string) []string {
+			t.Helper()
+			return deliver(t, h, messageOf(id, id, `{"id":"`+id+`"}`))
+		}
+		require.Empty(t, send("m1"))
+		require.NoError(t, records.Pause(t.Context(), op.Name, "", time.Time{}, why))
+		began := time.Now()
+		for _, at := range []time.Duration{5, 6, 10, 20, 40, 80, 200} {
+			time.Sleep(at*time.Minute - time.Since(began))
+			require.Equal(t, []string{"m2"}, send("m2"))
+			out := seen.outcomes["m2"]
+			require.Equal(t, ReasonPaused, out.Reason)
+			require.ErrorIs(t, out.Err, idem.ErrPaused)
+			require.Zero(t, out.Attempt)
+			require.Equal(t, at*time.Minute, time.Until(out.LeaseUntil))
+			require.Empty(t, send("m1"), "a duplicate has its answer")
+		}
+		require.Len(t, store.Records(), 1)
+		require.NoError(t, records.Resume(t.Context(), op.Name, "", why))
+		time.Sleep(pause.Within)
+		require.Empty(t, send("m2"))
+		require.Equal(t, 1, seen.outcomes["m2"].Attempt)
+		require.Equal(t, 2, ran)
+	})
 }

@@ -31,7 +31,7 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 // fn's error reaches the runtime unchanged, unless the engine has ended the attempt
 // ([idem.Outcome].StopCause), such as for an interrupted step. A recorded failure is replayed with the same
 // errorMessage (up to 2 KiB) and errorType. The engine's own answers have types of their
-// own, by which Step Functions can retry and catch. InFlightError, LimitExceededError,
+// own, by which Step Functions can retry and catch. InFlightError, LimitExceededError, PausedError,
 // StoreUnavailableError, OutOfTimeError, NotCommittedError and OutcomeNotYetKnownError are worth a retry; the last,
 // of a step that is asked about again later, after the time that its text says. AcceptedError,
 // DurableExecutionError, KeyInvalidError, KeyReusedError, NotCanonicalError,

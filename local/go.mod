@@ -14,6 +14,7 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/golang-jwt/jwt/v5 v5.3.1
+	github.com/hashicorp/cronexpr v1.1.3
 	github.com/idem-go/idempotency v0.1.0
 	github.com/idem-go/idempotency/idem/idemhttp/coverage v0.1.0
 	github.com/stretchr/testify v1.10.0

@@ -3,6 +3,7 @@ package templatetests
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -63,6 +64,7 @@ func engineIsWatched(f string) map[string]rule {
 		f + "OutcomeDropped":   sum(ours(f, schema.MetricOutcomeDropped), 1),
 		f + "RecordUnreadable": sum(ours(f, schema.MetricUnreadable), 1),
 		f + "KeyReused":        sum(ours(f, schema.MetricKeyReused), 20),
+		f + "Duplicates":       share(ours(f, schema.MetricDuplicate), 50, 100),
 	})
 }
 
@@ -122,7 +124,6 @@ func sweeperIsWatched(sweeper string) map[string]rule {
 func tableIsWatched() map[string]rule {
 	const table, index = " TableName=Records", " GlobalSecondaryIndexName=" + schema.OpenIndex + " TableName=Records"
 	all := map[string]rule{
-		"RecordsFailedConditions":     sum("AWS/DynamoDB ConditionalCheckFailedRequests"+table, 10_000),
 		"RecordsTransactionConflicts": sum("AWS/DynamoDB TransactionConflict"+table, 100).times(2, 3),
 	}
 	for _, of := range []string{"Read", "Write"} {
@@ -143,6 +144,13 @@ func largest(metric string, limit float64) rule {
 	r := sum(metric, limit)
 	r.stat = "Maximum"
 	return r
+}
+
+// share raises an alarm if the average of five minutes reaches the limit twice, and there are at least so many values.
+func share(metric string, limit float64, least int) rule {
+	r := sum(metric, limit)
+	r.stat, r.least = "Average", least
+	return r.times(2, 3)
 }
 
 // silence raises an alarm if nothing is written for ten minutes.
@@ -198,22 +206,37 @@ type rule struct {
 	metric, stat, comparison, missing string
 	threshold                         float64
 	length, reached, periods          int // a period has so many five minutes
+	least                             int // a period with fewer values counts as 0
 }
 
 func ruleOf(alarm any) rule {
+	of, least := alarm, 0
+	stat, period := at(of, "Statistic"), at(of, "Period")
+	if queries, math := at(alarm, "Metrics").([]any); math { // of one metric: its share, and how many calls there are
+		read := map[any]any{}
+		for _, q := range queries {
+			read[at(q, "Id")] = at(q, "MetricStat")
+			_, _ = fmt.Sscanf(fmt.Sprint(at(q, "Expression")), "IF(calls >= %d, share, 0)", &least)
+		}
+		of, stat, period = at(read["share"], "Metric"), at(read["share"], "Stat"), at(read["share"], "Period")
+		if !reflect.DeepEqual(read["calls"], map[string]any{"Metric": of, "Period": period, "Stat": "SampleCount"}) {
+			least = -1 // it is read in another way
+		}
+	}
 	var dimensions []string
-	all, _ := at(alarm, "Dimensions").([]any)
+	all, _ := at(of, "Dimensions").([]any)
 	for _, d := range all {
 		dimensions = append(dimensions, fmt.Sprintf("%v=%s", at(d, "Name"), strings.Join(texts(at(d, "Value")), "")))
 	}
 	slices.Sort(dimensions)
+	seconds, _ := period.(float64)
 	number := func(member string) float64 { v, _ := at(alarm, member).(float64); return v }
 	r := rule{
-		metric:    fmt.Sprintf("%v %v %s", at(alarm, "Namespace"), at(alarm, "MetricName"), strings.Join(dimensions, " ")),
-		stat:      fmt.Sprint(at(alarm, "Statistic")),
+		metric:    fmt.Sprintf("%v %v %s", at(of, "Namespace"), at(of, "MetricName"), strings.Join(dimensions, " ")),
+		stat:      fmt.Sprint(stat),
 		threshold: number("Threshold"), comparison: fmt.Sprint(at(alarm, "ComparisonOperator")),
 		missing: fmt.Sprint(at(alarm, "TreatMissingData")),
-		length:  int(number("Period")) / 300,
+		length:  int(seconds) / 300, least: least,
 		periods: int(number("EvaluationPeriods")), reached: int(number("DatapointsToAlarm")),
 	}
 	if r.reached == 0 {
@@ -271,6 +294,12 @@ func (r rule) reaches(values []float64) bool {
 		for _, v := range values {
 			value += v
 		}
+		if r.stat == "Average" {
+			value /= float64(len(values))
+		}
+	}
+	if len(values) < r.least {
+		value = 0
 	}
 	return value < r.threshold && r.comparison == "LessThanThreshold" ||
 		value >= r.threshold && r.comparison == "GreaterThanOrEqualToThreshold"

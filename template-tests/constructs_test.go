@@ -169,6 +169,15 @@ func TestConstructs(t *testing.T) {
 				Function: infra.FunctionProps{Code: given(t)}, EscalationQueue: own,
 			})
 		}},
+		// A schedule of one's own, and another time-out.
+		"ledger": {build: func(s awscdk.Stack) {
+			watchedLedger(t, s)
+			table := infra.NewTable(s, "Records", &infra.TableProps{EncryptionKey: newKey(s)})
+			infra.NewLedger(s, "Charges", table, &infra.LedgerProps{
+				Function: infra.FunctionProps{Code: given(t), Timeout: 5 * time.Minute},
+				Schedule: awsevents.Schedule_Cron(&awsevents.CronOptions{Hour: jsii.String("9"), Minute: jsii.String("30")}),
+			}).GrantCompare(newRole(s))
+		}},
 		"later": {
 			build: func(s awscdk.Stack) {
 				a := newAccepting(t, s)
@@ -251,6 +260,15 @@ func (tt template) listed() string {
 func newKey(s awscdk.Stack) awskms.Key { return awskms.NewKey(s, jsii.String("Key"), nil) }
 
 func newQueue(s awscdk.Stack, id string) awssqs.Queue { return awssqs.NewQueue(s, &id, nil) }
+
+// watchedLedger has a ledger and its monitoring. The example's stacks have none.
+func watchedLedger(t *testing.T, s awscdk.Stack) {
+	refunds := infra.NewLedger(s, "Refunds", infra.NewTable(s, "RefundRecords", nil),
+		&infra.LedgerProps{Function: infra.FunctionProps{Code: given(t)}})
+	infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
+		Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Ledgers: []*infra.Ledger{refunds},
+	})
+}
 
 // newRelay brings messages to a queue.
 func newRelay(t *testing.T, s awscdk.Stack, table *infra.Table) *infra.Relay {

@@ -39,6 +39,12 @@ func TestWhatWatchingTakes(t *testing.T) {
 	for name, tt := range map[string]template{"payments-api": withDefaults(t).payments,
 		"orders-worker": withDefaults(t).orders} {
 		alarms := tt.resources("AWS::CloudWatch::Alarm")
+		priced := len(alarms) // each alarm by the metrics that it reads
+		for _, a := range alarms {
+			if queries, ok := at(a, "Properties", "Metrics").([]any); ok {
+				priced += len(queries) - 2 // an expression is none
+			}
+		}
 		on := func(metric string) (n int) {
 			for _, a := range alarms {
 				if at(a, "Properties", "MetricName") == metric && at(a, "Properties", "Statistic") != "SampleCount" {
@@ -47,7 +53,7 @@ func TestWhatWatchingTakes(t *testing.T) {
 			}
 			return n
 		}
-		all[name] = counts{len(alarms), len(tt.resources("AWS::CloudWatch::Dashboard")),
+		all[name] = counts{priced, len(tt.resources("AWS::CloudWatch::Dashboard")),
 			on(schema.MetricOldestOpen)*sweeper + on(schema.MetricOutboxOldest)*relay, on(schema.MetricFailedOpen) * called}
 	}
 	b, err := json.MarshalIndent(all, "", "  ")

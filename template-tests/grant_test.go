@@ -48,7 +48,8 @@ func TestGrants(t *testing.T) {
 		"operator": (*infra.Table).GrantOperator, "reader": (*infra.Table).GrantReader,
 		"sweeper": (*infra.Table).GrantSweeper, "remover": (*infra.Table).GrantRemover,
 		"scanner": (*infra.Table).GrantScanner, "check": (*infra.Table).GrantCheck,
-		"relay": func(table *infra.Table, role awsiam.IGrantable) { table.GrantRelay(role) },
+		"ledger": (*infra.Table).GrantLedger,
+		"relay":  func(table *infra.Table, role awsiam.IGrantable) { table.GrantRelay(role) },
 	}
 	require.Len(t, needed, len(grants))
 	for name, actions := range needed {
@@ -119,6 +120,26 @@ func checkRecord(t *testing.T, operation string) string {
 	}
 	require.Fail(t, "there is no check record")
 	return ""
+}
+
+// A grantee that is confined to tenants reads what is paused, and cannot change it.
+func TestGrantOfPauses(t *testing.T) {
+	statements, problems := granted(t, func(table *infra.Table, role awsiam.IGrantable) {
+		table.GrantHandler(role, &infra.GrantOptions{Tenants: []string{"acme"}})
+		table.GrantPauses(role)
+	})
+	require.Empty(t, problems)
+	var pauses []statement
+	for _, s := range statements {
+		if condition, ok := s.conditions["ForAllValues:StringEquals"]; ok {
+			require.Equal(t, map[string]any{"dynamodb:LeadingKeys": []any{"pauses"}}, condition)
+			require.Equal(t, map[string]any{"dynamodb:LeadingKeys": "false"}, s.conditions["Null"])
+			pauses = append(pauses, s)
+		}
+	}
+	require.Len(t, pauses, 1)
+	require.Equal(t, []string{"dynamodb:GetItem"}, pauses[0].actions)
+	require.Equal(t, []string{"Records.Arn"}, pauses[0].resources)
 }
 
 func TestGrantRefusesTenants(t *testing.T) {

@@ -8,14 +8,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/infra"
 )
 
-// settling is the one section of the runbook that is about no alarm.
-const settling = "Settling"
+// The sections of the runbook that are about no alarm.
+const (
+	settling = "Settling"
+	pausing  = "Pause an operation in an incident"
+)
 
 // sections of the runbook by heading.
 func sections(t *testing.T) map[string]string {
@@ -41,8 +45,11 @@ func TestTheRunbookHasASectionForEachAlarm(t *testing.T) {
 	all := sections(t)
 	require.Contains(t, all[settling], "idemctl")
 	left := maps.Clone(all)
+	require.Contains(t, all[pausing], "idemctl pause")
 	delete(left, settling)
-	for _, tt := range []template{withDefaults(t).payments, withDefaults(t).orders} {
+	delete(left, pausing)
+	ledger, _ := synth(t, func(s awscdk.Stack) { watchedLedger(t, s) })
+	for _, tt := range []template{withDefaults(t).payments, withDefaults(t).orders, ledger} {
 		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
 			description, _ := at(alarm, "Properties", "AlarmDescription").(string)
 			what, anchor, ok := strings.Cut(description, ". Runbook: "+infra.Runbook+"#")

@@ -111,6 +111,26 @@ var stories = []story{
 			}
 		},
 		raises: map[string]int{"orders OrdersQueueDeadLettersDepth": 1, "orders OrdersQueueDeadLettersOld": 6*day + hour}},
+	{name: "a client retries without end for half an hour", days: 2, over: 9,
+		happens: func(n int, seen fiveMinutes) {
+			if n < 6 {
+				seen[ours("Payments", schema.MetricDuplicate)] = calls(3000, 2700)
+			}
+		},
+		raises: map[string]int{"payments PaymentsDuplicates": 2}},
+	{name: "a queue delivers once more what was not acknowledged", days: 2,
+		happens: func(n int, seen fiveMinutes) {
+			if n == 0 {
+				seen[ours("Worker", schema.MetricDuplicate)] = calls(1000, 900)
+			}
+		}},
+	{name: "a limit refuses a client for an hour", days: 2,
+		happens: func(n int, seen fiveMinutes) {
+			if n < hour {
+				seen[ours("Payments", schema.MetricLimitExceeded)] = slices.Repeat([]float64{1}, 20_000)
+				seen["AWS/DynamoDB ConditionalCheckFailedRequests TableName=Records"] = slices.Repeat([]float64{1}, 20_000)
+			}
+		}},
 	{name: "more is watched than the index takes", days: 2, over: 4,
 		happens: func(n int, seen fiveMinutes) {
 			if n == 0 {
@@ -123,6 +143,11 @@ var stories = []story{
 }
 
 const oldest = "ApproximateAgeOfOldestMessage"
+
+// calls are so many, the first of them duplicates.
+func calls(all, duplicates int) []float64 {
+	return append(slices.Repeat([]float64{100}, duplicates), make([]float64, all-duplicates)...)
+}
 
 // relay writes what the n-th sweeps of a relay find.
 func relay(seen fiveMinutes, name string, age, missed []float64, n int) {
@@ -164,6 +189,11 @@ func healthy(n int) fiveMinutes {
 		seen[lambdas(f, "Throttles")] = []float64{0, 0, 0, 0, 0}
 		seen[lambdas(f, "Duration")] = []float64{20, 3000, 900}
 		seen[ours(f, schema.MetricKeyReused)] = []float64{1, 0, 2}
+		// Redeliveries and single retries; each hour a few calls are mostly those of one client.
+		seen[ours(f, schema.MetricDuplicate)] = calls(400, 20)
+		if n%hour < 3 {
+			seen[ours(f, schema.MetricDuplicate)] = calls(30, 25)
+		}
 		seen[ours(f, schema.MetricStoreUnavailable)] = slices.Repeat([]float64{1}, 2)
 		if n%hour == 7 {
 			seen[ours(f, schema.MetricStoreUnavailable)] = slices.Repeat([]float64{1}, 9)
@@ -177,7 +207,6 @@ func healthy(n int) fiveMinutes {
 		seen[queues(q, oldest)], seen[queues(q, visible)] = []float64{0, 40, 3}, []float64{0, 900, 2}
 		seen[queues(q+"DeadLetters", visible)] = []float64{0}
 	}
-	seen["AWS/DynamoDB ConditionalCheckFailedRequests TableName=Records"] = []float64{400, 900, 300}
 	seen["AWS/DynamoDB TransactionConflict TableName=Records"] = []float64{1, 3, 1}
 	return seen
 }
@@ -218,6 +247,12 @@ func TestStoriesFindAlarmsThatAreWrong(t *testing.T) {
 			"payments PaymentsDuration", func(r *rule) { r.threshold = 2500 }},
 		"RecordsTransactionConflicts is raised where a healthy week": {
 			"orders RecordsTransactionConflicts", func(r *rule) { r.threshold = 5 }},
+		"PaymentsDuplicates is raised where a healthy week": {
+			"payments PaymentsDuplicates", func(r *rule) { r.least = 0 }},
+		"WorkerDuplicates is raised where a queue delivers once more": {
+			"orders WorkerDuplicates", func(r *rule) { r.reached = 1 }},
+		"PaymentsDuplicates is not raised where a client retries": {
+			"payments PaymentsDuplicates", func(r *rule) { r.stat = "SampleCount"; r.threshold = 10_000 }},
 		"RelayIteratorAge is raised where a healthy week": {
 			"orders RelayIteratorAge", func(r *rule) { r.threshold = 300 }},
 		"RelayOutboxOld is not raised where": {

@@ -38,7 +38,7 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 	functions := template.FuncMap{"plain": plain, "name": view.Name}
 	layout := template.Must(template.New("page").Funcs(functions).ParseFS(assets, "assets/layout.html"))
 	all := map[string]*template.Template{}
-	for _, name := range []string{"overview", "list", "record", "act", "problem"} {
+	for _, name := range []string{"overview", "list", "record", "act", "pauses", "problem"} {
 		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(assets, "assets/"+name+".html"))
 	}
 	return all
@@ -47,7 +47,7 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 func (c *console) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for path, build := range map[string]builder{
-		"": c.overview, "list": c.list, "record": c.record, "act": c.form,
+		"": c.overview, "list": c.list, "record": c.record, "act": c.form, "pauses": c.listPauses,
 	} {
 		path = cmp.Or(path, "{$}")
 		mux.Handle("GET "+c.opts.Prefix+"/"+path, c.show(build))
@@ -57,6 +57,7 @@ func (c *console) routes() *http.ServeMux {
 		mux.Handle("GET "+c.opts.Prefix, http.RedirectHandler(c.opts.Prefix+"/", http.StatusMovedPermanently))
 	}
 	mux.Handle("POST "+c.opts.Prefix+"/act", c.serving(c.act))
+	mux.Handle("POST "+c.opts.Prefix+"/pauses", c.serving(c.changePaused))
 	mux.Handle("POST "+c.opts.Prefix+"/find", c.serving(c.find))
 	for name, kind := range map[string]string{"style.css": "text/css", "live.js": "text/javascript",
 		"icon.svg": "image/svg+xml"} {

@@ -56,7 +56,7 @@ func choose(all []choice, value string) ([]choice, error) {
 	}
 	if !found {
 		return nil, problem{Status: http.StatusBadRequest, Title: "Not understood",
-			Text: fmt.Sprintf("%q is none of the choices of this filter.", value)}
+			Text: fmt.Sprintf("%q is none of the choices.", value)}
 	}
 	return out, nil
 }
@@ -179,7 +179,11 @@ func (c *console) stateOf(rec *idem.Record) state {
 // idRow has what a record's id says.
 func (c *console) idRow(id string) row {
 	tenant, operation, digest := protocol.ParseRecordID(id)
-	return row{ID: id, Short: digest[:min(len(digest), 12)], URL: c.recordURL(id), Operation: operation, Tenant: tenant}
+	r := row{ID: id, Short: digest[:min(len(digest), 12)], URL: c.recordURL(id), Operation: operation, Tenant: tenant}
+	if protocol.IsPauseID(id) {
+		r.URL = c.opts.Prefix + "/pauses"
+	}
+	return r
 }
 
 // rowsOf are the records, the oldest question first.

@@ -34,6 +34,7 @@ var ages = []struct {
 
 // overview is what is open, by operation and age.
 type overview struct {
+	Paused                           []pauseRow
 	Open, Escalated, Lapsed, Running int
 	Oldest                           moment
 	Ages                             []string
@@ -109,13 +110,16 @@ func (c *console) overview(r *http.Request) (*page, error) {
 		body.Oldest = body.Records[0].Since
 	}
 	body.Records = body.Records[:min(len(body.Records), overviewOldest)]
+	if body.Paused, err = c.paused(r.Context()); err != nil {
+		return nil, err
+	}
 	p := c.page(r, "overview", "Overview", body)
 	n, err := c.readNews(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	body.Changes, body.Rates = c.latest(n.latest), c.rates(open, body.More, n)
-	p.read = body.Read + n.read
+	p.read = body.Read + n.read + 1
 	return p, c.follow(p, "", nil)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -87,6 +88,10 @@ func TestNoTextOfARecordIsMarkupOrHidesAnother(t *testing.T) {
 			for _, to := range []string{"completed", "failed", "released", "forgotten", tc.text} {
 				pages = append(pages, act(id, to))
 			}
+			paused := protocol.Pause{Operation: op.Name, Tenant: tc.tenant}
+			pages = append(pages, "/ops/pauses", "/ops/pauses?resume="+url.QueryEscape(paused.ID()), "/ops/pauses?resume="+other)
+			require.NoError(t, r.r.Pause(t.Context(), op.Name, tc.tenant, time.Time{},
+				reconcile.Change{Actor: "who" + tc.text, Reason: "why" + tc.text}))
 			look := func() {
 				for _, page := range pages {
 					tc.check(t, r.get(page).text)

@@ -33,6 +33,8 @@ type recordView struct {
 	SameInput, OtherInput string
 	Decisions             []decisionView
 	Steps                 []stepView
+	Messages              []messageView
+	MoreMessages          bool
 	Timeline              []happening
 	// Done is the change that the operator comes from making.
 	Done *happening `json:"-"`
@@ -54,6 +56,11 @@ type stepView struct {
 	view.Step
 	Begun moment
 	URL   string
+}
+
+type messageView struct {
+	view.Message
+	Sent moment
 }
 
 // happening is an entry of a record's timeline.
@@ -84,7 +91,19 @@ func (c *console) record(r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
+	messages, more, err := c.r.Messages(r.Context(), id, "")
+	if err != nil {
+		return nil, err
+	}
 	body := c.view(id, rec, history)
+	body.MoreMessages = more != ""
+	for _, e := range messages {
+		m := messageView{Message: view.MessageOf(e)}
+		if !m.SentAt.IsZero() {
+			m.Sent = c.moment(m.SentAt)
+		}
+		body.Messages = append(body.Messages, m)
+	}
 	made := reconcile.Change{DecisionID: q.Get("done")}.Made
 	if i := slices.IndexFunc(history, func(a protocol.Audit) bool { return made(a) && !a.Unconfirmed }); i >= 0 {
 		done := c.happening(history[i])
@@ -95,10 +114,10 @@ func (c *console) record(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	p := c.page(r, "record", "Record of "+body.Operation, body)
-	if rec == nil && len(history) == 0 {
+	if rec == nil && len(history)+len(messages) == 0 {
 		p.Status = http.StatusNotFound
 	}
-	p.read = 1 + len(history)
+	p.read = 1 + len(history) + len(messages)
 	return p, c.follow(p, "record", url.Values{"id": {id}})
 }
 

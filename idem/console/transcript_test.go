@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/testenv/story"
@@ -93,14 +95,14 @@ func (r *rig) line(line, _ string) (output, status string) {
 }
 
 // chosen are the fields that are no texts.
-var chosen = regexp.MustCompile(`^(known|days|undone|look|step-\d+)$`)
+var chosen = regexp.MustCompile(`^(known|days|undone|look|lasts|step-\d+)$`)
 
 // sends sends the form that was shown, with what is typed. What has a mistake is shown again with all that was typed,
 // and neither that nor a look is news to who follows the page.
 func (r *rig) sends(typed url.Values) answer {
 	form := maps.Clone(r.shown)
 	maps.Copy(form, typed)
-	page := r.post("/ops/act", form)
+	page := r.post(map[bool]string{false: "/ops/act", true: "/ops/pauses"}[form.Has("of")], form)
 	if page.StatusCode == http.StatusUnprocessableEntity || page.StatusCode == http.StatusOK {
 		for name, text := range typed {
 			if !chosen.MatchString(name) {
@@ -130,6 +132,17 @@ func (r *rig) happenings() map[string]story.Event {
 				r.before = r.Everything()
 				return c.Do(ctx)
 			})
+		}),
+		"its messages are those of an outbox": story.Act(func(keys string) {
+			keys, many := strings.CutPrefix(keys, "many of ")
+			b := &box{Store: r.Faults, records: map[string]bool{}, at: r.Clock.Now(), many: many}
+			for key := range strings.FieldsSeq(keys) {
+				b.records[story.Key(key).ID()] = true
+			}
+			r.over(b)
+		}),
+		"bob resumes": story.Act(func(operation string) {
+			require.NoError(r.t, r.r.Resume(r.t.Context(), operation, "", reconcile.Change{Actor: "bob", Reason: "it is over"}))
 		}),
 		"the console has no key for results":  story.Act(func(string) { r.over(sealed{r.Faults}) }),
 		"a page has not all changes of a day": story.Act(func(string) { r.over(crowded{r.Faults}) }),
@@ -162,6 +175,37 @@ func (s sealed) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 	}
 	return s.Store.Settle(ctx, now, w)
 }
+
+// box has an outbox with the messages of records: of the states that a message may be in, in this order.
+type box struct {
+	reconcile.Store
+	records map[string]bool
+	at      time.Time
+	many    bool // more than a page of each
+}
+
+func (b *box) Messages(_ context.Context, record, _ string) ([]*outbox.Entry, string, error) {
+	if !b.records[record] {
+		return nil, "", nil
+	}
+	all := []*outbox.Entry{
+		{State: outbox.Dispatched, SentID: "a1b2c3d4-0000-4000-8000-000000000001", SentAt: b.at},
+		{State: outbox.New, SentID: "before"},
+		{State: outbox.Retrying, Tries: 2, Reason: "<the queue> does not exist"},
+		{State: outbox.Dead, Tries: 10, Reason: "the queue does not exist"},
+		{Unreadable: protocol.ErrRecordUnreadable},
+	}
+	for n, e := range all {
+		e.Record, e.Number, e.Created = record, n, b.at
+		e.Message = outbox.Message{ID: fmt.Sprint("m-", n), Destination: "orders"}
+	}
+	if b.many {
+		return slices.Repeat(all, 20), "another page", nil
+	}
+	return all, "", nil
+}
+
+func (b *box) Requeue(context.Context, *outbox.Entry, protocol.Audit) error { return nil }
 
 // crowded has more changes of a day than a page holds.
 type crowded struct{ reconcile.Store }

@@ -78,31 +78,46 @@ func decodeAudit(it item) (protocol.Audit, error) {
 
 // AuditOf implements [protocol.AdminStore]: one consistent Query.
 func (s *AdminStore) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
+	out, err := s.queryPartition(ctx, "AuditOf", id, schema.AuditSK, page, nil)
+	if err != nil {
+		return protocol.AuditPage{}, err
+	}
+	return auditPage(out.Items, text(out.LastEvaluatedKey, schema.SK)), nil
+}
+
+// queryPartition reads a page of those items of a record's partition whose sort keys begin so. A page is the
+// sort key of the last item of the page before. Of the items it reads the attributes, or all.
+func (s *AdminStore) queryPartition(ctx context.Context, op, id, prefix, page string,
+	attributes []string) (*dynamodb.QueryOutput, error) {
 	vals := newValues(2, 0)
 	vals.str(":pk", id)
-	vals.str(":audit", schema.AuditSK)
+	vals.str(":prefix", prefix)
 	in := &dynamodb.QueryInput{
 		TableName: s.table, ConsistentRead: aws.Bool(true),
-		KeyConditionExpression:    aws.String("pk=:pk AND begins_with(sk,:audit)"),
+		KeyConditionExpression:    aws.String("pk=:pk AND begins_with(sk,:prefix)"),
 		ExpressionAttributeValues: vals.item, Limit: aws.Int32(maxBatchGet),
 	}
+	if len(attributes) > 0 {
+		in.ExpressionAttributeNames = make(map[string]string, len(attributes))
+		for _, name := range attributes { // number is a reserved word
+			in.ExpressionAttributeNames["#"+name] = name
+		}
+		in.ProjectionExpression = aws.String("#" + strings.Join(attributes, ",#"))
+	}
 	if page != "" {
-		if !strings.HasPrefix(page, schema.AuditSK) || !isKey(id, page) {
-			return protocol.AuditPage{}, noCursor(page)
+		if !strings.HasPrefix(page, prefix) || !isKey(id, page) {
+			return nil, noCursor(page)
 		}
 		in.ExclusiveStartKey = itemKey(id, page)
 	}
-	k := s.retry.begin(ctx, "AuditOf")
+	k := s.retry.begin(ctx, op)
 	defer k.end()
 	var out *dynamodb.QueryOutput
 	err := k.do(false, k.attempt, func(ctx context.Context) (err error) {
 		out, err = s.client.Query(ctx, in, s.optFns...)
 		return err
 	})
-	if err != nil {
-		return protocol.AuditPage{}, err
-	}
-	return auditPage(out.Items, text(out.LastEvaluatedKey, schema.SK)), nil
+	return out, err
 }
 
 // AuditBetween implements [protocol.AdminStore]: a Query on the index, and a consistent

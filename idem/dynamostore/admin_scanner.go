@@ -56,15 +56,19 @@ const withoutResult = "pk,sk,v,in_state,repeatable,key_value,codec,fp,owner_id,a
 	"escalated_at,expires_at"
 
 // Scan implements [protocol.Scanner]: one eventually consistent Scan, of 1 MB at most, which
-// leaves the results in the table, but for those of steps.
+// leaves the results in the table, but for those of steps, unless the query asks for them.
 func (s *Scanner) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.ScanPage, err error) {
 	k := s.store.retry.begin(ctx, "Scan")
 	defer k.end()
 	vals := newValues(2, 0)
 	vals.str(":record", schema.RecordSK)
 	vals.str(":part", schema.PartPK)
+	attributes, read := withoutResult, decodeWithoutResult
+	if q.Results {
+		attributes, read = withoutResult+","+schema.Body, decode
+	}
 	out, err := s.store.scanPage(k, s.client, q, &dynamodb.ScanInput{
-		FilterExpression: aws.String(recordsAlone), ProjectionExpression: aws.String(withoutResult),
+		FilterExpression: aws.String(recordsAlone), ProjectionExpression: aws.String(attributes),
 		ExpressionAttributeValues: vals.item,
 		ReturnConsumedCapacity:    types.ReturnConsumedCapacityTotal,
 	})
@@ -76,7 +80,7 @@ func (s *Scanner) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Sc
 		p.Units = aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
 	}
 	for _, it := range out.Items {
-		rec, err := decodeWithoutResult(it)
+		rec, err := read(it)
 		if errors.Is(err, protocol.ErrRecordUnreadable) {
 			p.Unreadable = append(p.Unreadable, text(it, schema.PK))
 			continue
@@ -87,6 +91,12 @@ func (s *Scanner) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Sc
 		p.Records = append(p.Records, rec)
 	}
 	return p, nil
+}
+
+// Result reads the result of a record that was scanned with its results: no call, or one consistent BatchGetItem,
+// which takes dynamodb:BatchGetItem, if the result lies in parts.
+func (s *Scanner) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
+	return s.store.Result(ctx, rec)
 }
 
 // scanPage reads a page of a segment of the table.

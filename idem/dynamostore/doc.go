@@ -97,10 +97,13 @@
 //	 … large result                   + 1 Put per 256 KB       PutItem
 //	replay, in flight, reused key     1 Put                    PutItem
 //	 … replay of a large result       + 1 BatchGet             BatchGetItem
+//	 … the next ones of a process     1 Get                    GetItem
 //	expired, claimed again            2 Put, 1 Update          PutItem, UpdateItem
 //	under a limit, first execution    1 Get, 1 Put, 2 Update   GetItem, PutItem, UpdateItem
 //	 … replay                         1 Get                    GetItem
 //	 … refused                        1 Get, 1 Update          GetItem, UpdateItem
+//	with pauses, each 5 s             + 1 Get                  GetItem
+//	 … paused                         1 Get                    GetItem
 //	lapsed or released, taken over    1 Put, 2 Update          PutItem, UpdateItem
 //	lapsed, parked                    1 Put, 1 Update          PutItem, UpdateItem
 //	heartbeat                         1 Update                 UpdateItem
@@ -131,15 +134,18 @@
 //	                                  + 1 Update per part
 //	forgotten                         2 Get, 1 Transaction;    GetItem, DeleteItem, PutItem
 //	                                  + 1 Delete per part
+//	paused, resumed                   1 Get, 1 Transaction     GetItem, PutItem
 //	changes of a record               1 Query                  Query
 //	 … between two times, one shard   1 Query, 1 BatchGet      Query on the index, BatchGetItem
 //	without transactions, resolved    1 Get, 2 Put, 1 Update   GetItem, UpdateItem, PutItem
 //	 … escalated                     2 Put, 1 Update          UpdateItem, PutItem
 //	 … extended                       2 Get, 2 Put, 1 Update   GetItem, UpdateItem, PutItem
 //	 … forgotten                      2 Get, 2 Put, 1 Delete   GetItem, PutItem, DeleteItem
+//	 … paused, resumed                1 Get, 3 Put             GetItem, PutItem
 //	 … refused                        the above; + 1 Delete    DeleteItem
 //	                                  instead of the second Put
 //	all records, one page             1 Scan                   Scan
+//	 … each large result              + 1 BatchGet             BatchGetItem
 //	with a secret: check              1 Get; once 1 Put        GetItem, PutItem
 //	failed condition without item     + 1 Get                  GetItem
 //	message relayed                   1 BatchGet per 100,      BatchGetItem, UpdateItem

@@ -72,9 +72,14 @@ const (
 	ifUnsent = "created_at = :created AND in_state <> :state"
 	// It died as it was read, and not once more.
 	ifDead = "created_at = :created AND in_state = :dead AND tries = :tries AND reason = :reason"
+	// It was sent as it was read, and not once more.
+	ifSent = "created_at = :created AND in_state = :sent AND dispatched_at = :sent_at"
 	// Neither this try nor a later one has begun.
 	ifUntried  = " AND (attribute_not_exists(tries) OR tries < :tries)"
 	ifNotTried = " AND (attribute_not_exists(tries) OR tries <= :known)"
+	// No operator has had it sent again since it was read.
+	ifNotResent = " AND attribute_not_exists(resent)"
+	ifResent    = " AND resent = :resent"
 )
 
 // Updates. What is not named stays.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -155,6 +156,23 @@ func TestRequestsAreGolden(t *testing.T) {
 			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: a})
 		}
 	}
+	message := &outbox.Entry{Record: id, State: outbox.Dispatched, Created: base, SentAt: now,
+		Message: outbox.Message{ID: "m", Destination: "orders"}}
+	resent := *message
+	resent.Resent = 1
+	dispatch := func(e *outbox.Entry) send {
+		return func(s *AdminStore) error {
+			_, err := (&Outbox{s.Store, s.client}).Dispatch(ctx, now, e, "sqs-1", day)
+			return err
+		}
+	}
+	requeue := func(e *outbox.Entry) send {
+		return func(s *AdminStore) error { return s.Requeue(ctx, e, *audit(protocol.ChangeRequeued)) }
+	}
+	messages := func(s *AdminStore) error {
+		_, _, err := s.Messages(ctx, id, "")
+		return err
+	}
 	unaudited := extended
 	unaudited.Audit = nil
 
@@ -215,6 +233,11 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"prolong", prolong(unaudited)},
 		{"prolong-audit", prolong(extended)},
 		{"prolong-audit-no-transactions", prolong(extended)},
+		{"messages", messages},
+		{"dispatch", dispatch(message)},
+		{"dispatch-resent", dispatch(&resent)},
+		{"requeue", requeue(message)},
+		{"requeue-resent", requeue(&resent)},
 		{"forget", forget(nil)},
 		{"forget-audit", forget(audit(protocol.ChangeForgotten))},
 		{"forget-audit-no-transactions", forget(audit(protocol.ChangeForgotten))},
@@ -276,6 +299,11 @@ func show(in any) string {
 				}
 			}
 		}
+	case *dynamodb.QueryInput:
+		fmt.Fprintf(&b, "Query %s\nkey: %s\nattributes: %s\n", *in.TableName, *in.KeyConditionExpression,
+			aws.ToString(in.ProjectionExpression))
+		showItem(&b, in.ExpressionAttributeValues)
+		fmt.Fprintf(&b, "limit: %d\nconsistent: %t\n", *in.Limit, *in.ConsistentRead)
 	default:
 		fmt.Fprintf(&b, "%T\n", in)
 	}

@@ -334,9 +334,16 @@ func (b *Outbox) DeadLetter(ctx context.Context, now time.Time, e *outbox.Entry,
 }
 
 // Dispatch implements [outbox.Store]: one UpdateItem.
-func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, expires time.Time) (bool, error) {
-	u := newUpdate("SET in_state = :state, dispatched_at = :now, expires_at = :expires "+
-		"REMOVE open_shard, open_due, next_try, dead_at", 1, 3)
+func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, sentID string,
+	expires time.Time) (bool, error) {
+	u := newUpdate("SET in_state = :state, dispatched_at = :now, expires_at = :expires", 2, 3)
+	u.drop("open_shard, open_due, next_try, dead_at")
+	if sentID != "" {
+		u.add(", sent_id = :sent")
+		u.str(":sent", sentID)
+	} else {
+		u.drop("sent_id")
+	}
 	u.str(":state", schema.OutboxDispatched)
 	u.num(":now", millis(now))
 	u.num(":expires", expiry(expires))
@@ -357,6 +364,7 @@ func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *upda
 		u.str(":new", schema.OutboxNew)
 		u.str(":retrying", schema.OutboxRetrying)
 	}
+	cond += u.ifAsRead(e)
 	expr := u.expression()
 	in := &dynamodb.UpdateItemInput{
 		TableName: b.table, Key: messageKey(e.Ref()), UpdateExpression: &expr, ConditionExpression: &cond,

@@ -18,56 +18,49 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// outboxItem is the item of the n-th message (from 0) that a record's operation
-// publishes, to be put in the operation's transaction. after are the ids of those before
-// it that it is in order with. It depends on its arguments
-// alone. It needs no condition: its key belongs to the life of the record that began
-// at created, and only one transaction of a life commits.
-func outboxItem(recordID string, created time.Time, n int, m message, after []string,
-	now time.Time) (map[string]types.AttributeValue, error) {
-	if err := m.Check(); err != nil {
-		return nil, err
-	}
-	id := outbox.MessageID(recordID, created, m.name)
+// outboxItem is the item of a message that an operation publishes, to be put in the operation's transaction. It
+// needs no condition: its key belongs to the life of the record in whose transaction it is, and only one transaction
+// of a life commits.
+func outboxItem(e *outbox.Entry) map[string]types.AttributeValue {
 	v := newValues(10, 4)
-	v.str(schema.PK, recordID)
-	v.str(schema.SK, schema.OutboxSK+id)
+	v.str(schema.PK, e.Record)
+	v.str(schema.SK, schema.OutboxSK+e.ID)
 	v.num(schema.Version, schema.OutboxItemVersion)
 	v.str(schema.State, schema.OutboxNew)
-	v.str(schema.Destination, m.Destination)
-	v.num(schema.Number, int64(n))
-	v.bytes(schema.Body, m.Body)
-	v.num(schema.CreatedAt, millis(now))
-	v.str(schema.OpenShard, outboxShard(schema.OutboxShard, id, &m.Message))
-	v.item[schema.OpenDue] = livePlace(m.Destination, now, n)
-	v.optStr(schema.OrderingKey, m.OrderingKey)
-	if len(after) > 0 {
-		ids := make([]types.AttributeValue, len(after))
-		for i, id := range after {
+	v.str(schema.Destination, e.Destination)
+	v.num(schema.Number, int64(e.Number))
+	v.bytes(schema.Body, e.Body)
+	v.num(schema.CreatedAt, millis(e.Created))
+	v.str(schema.OpenShard, outboxShard(schema.OutboxShard, e.ID, &e.Message))
+	v.item[schema.OpenDue] = livePlace(e.Destination, e.Created, e.Number)
+	v.optStr(schema.OrderingKey, e.OrderingKey)
+	if len(e.After) > 0 {
+		ids := make([]types.AttributeValue, len(e.After))
+		for i, id := range e.After {
 			ids[i] = &types.AttributeValueMemberS{Value: id}
 		}
 		v.item[schema.After] = &types.AttributeValueMemberL{Value: ids}
 	}
-	v.optStr(schema.MessageType, m.Type)
-	v.optStr(schema.ContentType, m.ContentType)
-	if len(m.Attributes) > 0 {
-		tags := newValues(len(m.Attributes), 0)
-		for name, value := range m.Attributes {
+	v.optStr(schema.MessageType, e.Type)
+	v.optStr(schema.ContentType, e.ContentType)
+	if len(e.Attributes) > 0 {
+		tags := newValues(len(e.Attributes), 0)
+		for name, value := range e.Attributes {
 			tags.str(name, value)
 		}
 		v.item[schema.Tags] = &types.AttributeValueMemberM{Value: tags.item}
 	}
-	return v.item, nil
+	return v.item
 }
 
 // fits refuses a message that is no item with any record's key.
-func fits(m message) error {
-	it, err := outboxItem("", time.Time{}, 0, m, nil, time.Time{})
-	if n := itemSize(it); err == nil && n > maxItem {
+func fits(m outbox.Message) error {
+	m.ID = outbox.MessageID("", time.Time{}, "")
+	if n := itemSize(outboxItem(&outbox.Entry{Message: m})); n > maxItem {
 		return fmt.Errorf("the message has %d bytes as it is stored, and DynamoDB takes %d: store the body elsewhere "+
 			"and send where it is", n, maxItem)
 	}
-	return err
+	return nil
 }
 
 // outboxShard is the message's partition of the index: that of its ordering key,
@@ -192,8 +185,20 @@ func messageRef(it item) outbox.Ref {
 	return outbox.Ref{Record: text(it, schema.PK), ID: strings.TrimPrefix(text(it, schema.SK), schema.OutboxSK)}
 }
 
+// ifAsRead is the condition that no operator has had the message sent again since it was read.
+func (u *update) ifAsRead(e *outbox.Entry) string {
+	if e.Resent == 0 {
+		return ifNotResent
+	}
+	u.num(":resent", int64(e.Resent))
+	return ifResent
+}
+
 // decodeMessage reads a message, strictly. What cannot be read says so.
-func decodeMessage(it item) *outbox.Entry {
+func decodeMessage(it item) *outbox.Entry { return decodeEntry(it, true) }
+
+// decodeEntry reads a message, or what is shown of it, which has no body.
+func decodeEntry(it item, body bool) *outbox.Entry {
 	ref := messageRef(it)
 	d := &decoder{item: it, id: ref.Record}
 	unreadable := func(err error) *outbox.Entry {
@@ -219,9 +224,11 @@ func decodeMessage(it item) *outbox.Entry {
 		Created: d.time(schema.CreatedAt),
 		Tries:   int(d.optNum(schema.Tries, math.MaxInt32)),
 		Reason:  d.optStr(schema.Reason),
+		SentID:  d.optStr(schema.SentID),
+		Resent:  int(d.optNum(schema.Resent, math.MaxInt32)),
 	}
-	e.NextTry = d.optTime(schema.NextTry)
-	if e.Body = d.bin(schema.Body); e.Body == nil {
+	e.NextTry, e.SentAt = d.optTime(schema.NextTry), d.optTime(schema.DispatchedAt)
+	if e.Body = d.bin(schema.Body); body && e.Body == nil {
 		d.fail(schema.Body, "is missing or not binary")
 	}
 	switch e.State {

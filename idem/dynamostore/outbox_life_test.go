@@ -109,29 +109,6 @@ func (b *box) die(t *testing.T, ref outbox.Ref, reason string) *outbox.Entry {
 	return b.entry(t, ref)
 }
 
-func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
-	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
-		b := f.box()
-		ref := b.publish(t, "acme#charge#abc", 0, order("k"), base)
-		e := b.die(t, ref, "down")
-		first := requeued(e, 1)
-		require.NoError(t, q.Requeue(t.Context(), e, first))
-		require.Equal(t, outbox.New, b.entry(t, ref).State)
-		require.Empty(t, b.listed(t, b.Dead))
-
-		require.ErrorIs(t, q.Requeue(t.Context(), e, requeued(e, 2)), protocol.ErrNotFound, "it is sent already")
-		b.die(t, ref, "still down")
-		require.ErrorIs(t, q.Requeue(t.Context(), e, requeued(e, 3)), protocol.ErrNotFound,
-			"it has died once more, of another reason than was shown")
-		require.Equal(t, outbox.Dead, b.entry(t, ref).State)
-		unread := *e
-		unread.Unreadable = protocol.ErrRecordUnreadable
-		require.ErrorIs(t, q.Requeue(t.Context(), &unread, requeued(e, 4)), protocol.ErrRecordUnreadable)
-
-		require.Equal(t, []protocol.Audit{first}, changes(t, q, ref.Record), "of what was refused there is no entry")
-	})
-}
-
 // A caller that loses the reply learns what was done, and one entry has it: although the relay may have
 // taken the message up before the caller asks again.
 func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
@@ -157,6 +134,13 @@ func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
 			require.True(t, lost)
 			require.NotEqual(t, outbox.Dead, b.entry(t, ref).State)
 			require.Equal(t, []protocol.Audit{requeued(e, 1)}, changes(t, q, ref.Record), "and confirmed")
+
+			isTrue(t)(b.Dispatch(t.Context(), base, b.entry(t, ref), "sqs-1", base.Add(time.Hour)))
+			e = b.entry(t, ref)
+			b.wire.loseFirst(1)
+			require.NoError(t, q.Requeue(t.Context(), e, requeued(e, 2)))
+			require.Equal(t, outbox.New, b.entry(t, ref).State)
+			require.Len(t, changes(t, q, ref.Record), 2)
 		}
 	})
 }

@@ -111,9 +111,9 @@ func relayAlone(t *testing.T) {
 // accepting is a sender that accepts everything, after f.
 type accepting func()
 
-func (f accepting) Send(_ context.Context, messages []outbox.Message) []error {
+func (f accepting) Send(_ context.Context, messages []outbox.Message) []outbox.Sent {
 	f()
-	return make([]error, len(messages))
+	return make([]outbox.Sent, len(messages))
 }
 
 func destination(n int) string { return fmt.Sprint("d", n) }

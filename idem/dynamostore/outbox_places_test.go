@@ -31,15 +31,11 @@ func (b *box) left(t *testing.T, destination, key string, count int, at time.Tim
 		m := order(key)
 		m.Destination = destination
 		record := fmt.Sprintf("%s/%s/%03d", destination, key, n)
-		ref := outbox.Ref{Record: record, ID: outbox.MessageID(record, base, "0")}
-		e := &outbox.Entry{Record: record, Message: m, Created: at.Add(time.Duration(n) * time.Millisecond)}
-		u := newUpdate("", 0, 0)
-		u.hold(e)
-		it, err := outboxItem(record, base, 0, message{"0", m}, nil, e.Created)
-		require.NoError(t, err)
-		it["in_state"], it["open_due"] = str("retrying"), u.item[":at"]
+		e := published(record, 0, m, at.Add(time.Duration(n)*time.Millisecond))
+		it := outboxItem(e)
+		hold(it, e)
 		b.put(t, it)
-		refs = append(refs, ref)
+		refs = append(refs, e.Ref())
 	}
 	return refs
 }
@@ -91,37 +87,6 @@ func TestHeldReadsLittleElse(t *testing.T) {
 	}
 }
 
-// What comes after a message in its lane is listed, also what was committed in the same millisecond.
-func TestHeldAfter(t *testing.T) {
-	t.Parallel()
-	b := openBox(t)
-	want := map[outbox.Ref]bool{}
-	for n := range 25 {
-		ref := b.publish(t, fmt.Sprint("r", n), 0, order("k"), base.Add(time.Duration(n/7)*time.Millisecond))
-		isTrue(t)(b.Retry(t.Context(), b.entry(t, ref), 0, base, "down"))
-		want[ref] = true
-	}
-	b.left(t, "orders", "j", 3, base)
-	held, err := b.Held(t.Context(), []outbox.Lane{{Destination: "orders", OrderingKey: "k"}})
-	require.NoError(t, err)
-	found := map[outbox.Ref]bool{}
-	for next := slices.Collect(maps.Values(held))[0]; len(next) > 0; {
-		require.LessOrEqual(t, len(next), outbox.MaxHeld)
-		for _, ref := range next {
-			require.False(t, found[ref], "%v is listed twice", ref)
-			found[ref] = true
-		}
-		last := b.entry(t, next[len(next)-1])
-		isTrue(t)(b.Dispatch(t.Context(), base, last, base)) // it is in the index no more
-		next, err = b.HeldAfter(t.Context(), last)
-		require.NoError(t, err)
-	}
-	require.Equal(t, want, found)
-	b.wire.refuse("", noAccess)
-	_, err = b.HeldAfter(t.Context(), &outbox.Entry{Record: "r", Message: order("k")})
-	require.ErrorContains(t, err, "dynamodb:")
-}
-
 // A destination lists its own messages, and Strays lists what is left, whatever has a place in between.
 func TestStrays(t *testing.T) {
 	t.Parallel()
@@ -150,8 +115,7 @@ func TestStrays(t *testing.T) {
 	// No form of this version, and not to be lost for it.
 	m := order(laneIn(schema.OutboxShard+shardName(shard), "orders", 0))
 	for n := range 2 * outbox.MaxHeld {
-		it, err := outboxItem(fmt.Sprint("odd/", n), base, 0, message{"0", m}, nil, base)
-		require.NoError(t, err)
+		it := outboxItem(published(fmt.Sprint("odd/", n), 0, m, base))
 		it["open_due"] = num(fmt.Sprintf("17000000000%02d.0001", n))
 		b.put(t, it)
 		note("odd", messageRef(it))

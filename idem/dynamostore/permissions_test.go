@@ -49,6 +49,7 @@ const (
 	asCheck    = "check"
 	asRemover  = "remover"
 	asScanner  = "scanner"
+	asLedger   = "ledger"
 )
 
 func need(caller, resource, action string) {

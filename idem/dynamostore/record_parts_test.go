@@ -158,6 +158,7 @@ func (c *stingy) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInpu
 		if n > 0 {
 			in := &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{table: taken}}
 			if out, err = c.Client.BatchGetItem(ctx, in, o...); err != nil {
+				c.asked = c.asked[:len(c.asked)-1] // a busy machine has used up the try: it is made again
 				return nil, err
 			}
 		}

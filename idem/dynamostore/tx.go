@@ -1,21 +1,17 @@
 package dynamostore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/publish"
 	"github.com/idem-go/idempotency/idem/outbox"
 )
 
@@ -62,7 +58,7 @@ type Tx struct {
 	err      error // the first mistake
 	tooLate  error // the first use after the handler has returned
 	actions  []action
-	messages []message
+	messages publish.List
 }
 
 var _ idem.Unit = (*Tx)(nil)
@@ -179,43 +175,16 @@ func (t *Tx) Check(a types.ConditionCheck, failed ConditionError) {
 // A message is one item, which takes 400 KB with its key, and counts for the 4 MB of
 // the transaction; what its destination takes is [outbox.Message.Limit].
 func (t *Tx) Publish(name string, m outbox.Message) {
-	m.Attributes, m.Body = maps.Clone(m.Attributes), bytes.Clone(m.Body)
-	named := message{name, m}
-	err := named.mistake()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err == nil && slices.ContainsFunc(t.messages, func(other message) bool { return other.name == name }) {
-		err = fmt.Errorf("the name %q is used twice: give every message of the operation a name of its own, such "+
-			"as \"shipped-1\"", name)
+	messages := t.messages
+	err := messages.Add(name, m)
+	if err == nil {
+		err = fits(m)
 	}
 	if t.takes("Publish", err) {
-		t.messages = append(t.messages, named)
+		t.messages = messages
 	}
-}
-
-// maxMessageName is the longest name of a message, as of a step.
-const maxMessageName = 100
-
-// message is what is published under a name.
-type message struct {
-	name string
-	outbox.Message
-}
-
-// mistake is what is wrong with the message, without regard to the others.
-func (m *message) mistake() error {
-	switch {
-	case m.name == "":
-		return errors.New("the name is empty: give the message a name that is the same in every attempt, such as \"placed\"")
-	case len(m.name) > maxMessageName:
-		return fmt.Errorf("the name has %d bytes: use at most %d", len(m.name), maxMessageName)
-	case !utf8.ValidString(m.name) || strings.ContainsFunc(m.name, unicode.IsControl):
-		return errors.New("the name has control characters or is not valid UTF-8")
-	}
-	if err := m.Check(); err != nil {
-		return err
-	}
-	return fits(*m)
 }
 
 // Seal ends the collecting; see [idem.Unit]. The engine calls it.

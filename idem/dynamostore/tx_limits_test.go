@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -47,10 +46,7 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 				Body: []byte(`"` + strings.Repeat("x", size-2) + `"`), Limit: limit})
 		}
 	}
-	least, err := outboxItem("", time.Time{}, 0,
-		message{"moved", outbox.Message{Destination: "d", Body: []byte("1")}}, nil, time.Time{})
-	require.NoError(t, err)
-	most := maxItem - itemSize(least) + 1
+	most := maxItem - itemSize(outboxItem(published("", 0, outbox.Message{Destination: "d", Body: []byte("1")}, base))) + 1
 	for _, tc := range []struct {
 		name string
 		add  []func(*Tx)

@@ -19,7 +19,6 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -57,18 +56,8 @@ func (t *Tx) companion(s *Store, f protocol.Finish, now time.Time) (companion, e
 		return nil, &protocol.RefusedError{Err: t.err}
 	}
 	u := &txWrite{s: s, id: id, actions: slices.Clone(t.actions), size: t.size()}
-	lanes := map[outbox.Lane][]string{}
-	for n, m := range t.messages {
-		var after []string
-		if m.OrderingKey != "" {
-			lane := outbox.Lane{Destination: m.Destination, OrderingKey: m.OrderingKey}
-			after = lanes[lane]
-			lanes[lane] = append(after, outbox.MessageID(id, created, m.name))
-		}
-		it, err := outboxItem(id, created, n, m, after, now)
-		if err != nil {
-			return nil, &protocol.RefusedError{Err: &ActionError{Action: "Publish", Index: len(u.actions), Err: err}}
-		}
+	for _, e := range t.messages.Entries(id, created, now) {
+		it := outboxItem(e)
 		u.actions = append(u.actions, action{kind: "Publish", table: s.table, item: it, write: types.TransactWriteItem{
 			Put: &types.Put{TableName: s.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
 		}})

@@ -11,11 +11,12 @@
 // the end of an invocation, before Lambda may freeze the process, and shortly before Lambda
 // kills one that takes all of its time; a program that is no
 // Lambda function calls [Metrics.Flush] now and then. An invocation in which nothing
-// happened writes nothing. Where several invocations share a process, the first one that
+// happened writes nothing. A process that dies at once, such as without memory, takes what it counted since its
+// last line along: package schema says where that shows. Where several invocations share a process, the first one that
 // ends writes what there is: the sums are right, but a line may have counts of an
 // invocation that still runs.
 //
-// A sweeper's and a relay's reports are added:
+// The reports of sweepers, relays and ledgers are added:
 //
 //	report, err := sweeper.Sweep(ctx) // with SweepOptions.Observer: metrics.Observe
 //	metrics.Add("", report.Counts())

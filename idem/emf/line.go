@@ -26,10 +26,10 @@ const (
 
 // units in the words of CloudWatch.
 var units = map[metric.Kind]string{metric.Count: "Count", metric.Level: "Count", metric.Age: "Seconds",
-	metric.Time: "Milliseconds", metric.Units: "Count"}
+	metric.Time: "Milliseconds", metric.Units: "Count", metric.Share: "Percent"}
 
 // Flush writes what was counted since the last time, a line for each operation, and one
-// more for each 100 durations that one metric has beyond the first. If the context is that
+// more for each 100 values that one metric has beyond the first. If the context is that
 // of a Lambda invocation, the lines have its request id. What could not be written is lost.
 func (m *Metrics) Flush(ctx context.Context) error {
 	m.mu.Lock()
@@ -55,7 +55,7 @@ func (m *Metrics) write(ctx context.Context) error {
 	return failed
 }
 
-// append appends a line with the series' numbers and its first durations, and takes these
+// append appends a line with the series' numbers and its first values, and takes these
 // out of it.
 func (m *Metrics) append(b []byte, s *series, request string) []byte {
 	now := time.Now()
@@ -106,11 +106,11 @@ func (m *Metrics) append(b []byte, s *series, request string) []byte {
 		b = s.takeTenants(b)
 		b = append(b, '}')
 	}
-	s.some = slices.ContainsFunc(s.times, func(t []float64) bool { return len(t) > 0 })
+	s.some = slices.ContainsFunc(s.values, func(t []float64) bool { return len(t) > 0 })
 	return append(b, '}', '\n')
 }
 
-func (s *series) has(i int) bool { return s.numbers[i].set || len(s.times[i]) > 0 }
+func (s *series) has(i int) bool { return s.numbers[i].set || len(s.values[i]) > 0 }
 
 // take appends the value or the values of a metric, and takes them out of the series.
 func (s *series) take(b []byte, i int) []byte {
@@ -119,7 +119,7 @@ func (s *series) take(b []byte, i int) []byte {
 		s.numbers[i] = number{}
 		return b
 	}
-	now := s.times[i][:min(len(s.times[i]), maxValues)]
+	now := s.values[i][:min(len(s.values[i]), maxValues)]
 	if len(now) == 1 {
 		b = strconv.AppendFloat(b, now[0], 'f', -1, 64)
 	} else {
@@ -129,7 +129,7 @@ func (s *series) take(b []byte, i int) []byte {
 		}
 		b[len(b)-1] = ']'
 	}
-	s.times[i] = slices.Delete(s.times[i], 0, len(now))
+	s.values[i] = slices.Delete(s.values[i], 0, len(now))
 	return b
 }
 

@@ -55,7 +55,7 @@ func New(o *Options) (*Metrics, error) {
 	service := cmp.Or(o.Service, os.Getenv("AWS_LAMBDA_FUNCTION_NAME"))
 	if service == "" {
 		return nil, &idem.ConfigError{What: "emf",
-			Problem: "the service has no name: set Options.Service, since AWS_LAMBDA_FUNCTION_NAME is not set"}
+			Problem: "the service has no name: set AWS_LAMBDA_FUNCTION_NAME, as Lambda does, or Options.Service"}
 	}
 	if dimension(service) != service || len(service) > maxDimension {
 		return nil, &idem.ConfigError{What: "emf", Problem: fmt.Sprintf(
@@ -77,7 +77,7 @@ type series struct {
 	name      []byte // the operation, as JSON
 	some      bool
 	numbers   []number    // by place in metric.All
-	times     [][]float64 // in milliseconds, the same
+	values    [][]float64 // times in milliseconds and shares in percent, the same
 	tenants   map[string]int
 }
 
@@ -94,6 +94,12 @@ func (s *series) add(i int, n float64) {
 	}
 }
 
+// value adds one to those of a time or a share.
+func (s *series) value(i int, v float64) {
+	s.values[i] = append(s.values[i], v)
+	s.some = true
+}
+
 // of returns the operation's series.
 func (m *Metrics) of(operation string) *series {
 	for _, s := range m.series {
@@ -103,7 +109,7 @@ func (m *Metrics) of(operation string) *series {
 	}
 	s := &series{
 		operation: operation, name: appendQuoted(nil, dimension(operation)),
-		numbers: make([]number, len(metric.All)), times: make([][]float64, len(metric.All)), tenants: map[string]int{},
+		numbers: make([]number, len(metric.All)), values: make([][]float64, len(metric.All)), tenants: map[string]int{},
 	}
 	m.series = append(m.series, s)
 	return s
@@ -114,7 +120,8 @@ func (m *Metrics) of(operation string) *series {
 func (m *Metrics) Observe(ctx context.Context, n notice.Notice) {
 	count, counted := metric.Number(string(n.Kind))
 	time, timed := metric.Number(metric.TimeOf(&n))
-	if !counted && !timed {
+	percent, called := metric.Duplicate(&n)
+	if !counted && !timed && !called {
 		return
 	}
 	m.mu.Lock()
@@ -125,10 +132,12 @@ func (m *Metrics) Observe(ctx context.Context, n notice.Notice) {
 		s.add(count, 1)
 	}
 	if timed {
-		s.times[time] = append(s.times[time], float64(n.Took.Microseconds())/1000)
-		s.some = true
+		s.value(time, float64(n.Took.Microseconds())/1000)
 	}
-	if m.tenants && n.Tenant != "" && metric.IsDuplicate(n.Kind) {
+	if called {
+		s.value(duplicate, percent)
+	}
+	if m.tenants && n.Tenant != "" && percent > 0 {
 		if _, there := s.tenants[n.Tenant]; there || len(s.tenants) < maxTenants {
 			s.tenants[n.Tenant]++
 		}
@@ -173,6 +182,7 @@ func (m *Metrics) Units(ctx context.Context, operation string, write, read float
 var (
 	writeUnits, _ = metric.Number(schema.MetricWriteUnits)
 	readUnits, _  = metric.Number(schema.MetricReadUnits)
+	duplicate, _  = metric.Number(schema.MetricDuplicate)
 )
 
 // Handler is a handler of aws-lambda-go (its lambda.Handler).

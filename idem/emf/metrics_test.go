@@ -138,17 +138,17 @@ func TestOneLineAnInvocation(t *testing.T) {
 		_, err = h.Invoke(invocation(t.Context(), "r1"), []byte("1"))
 		require.NoError(t, err)
 		require.Equal(t, []map[string]any{{
-			"service": "payments", "operation": "charge", "requestId": "r1", "executed": 1.0, "completed": 1.0,
-			"handler_time": 1234.567,
+			"service": "payments", "operation": "charge", "requestId": "r1", "claimed": 1.0, "executed": 1.0,
+			"completed": 1.0, "handler_time": 1234.567, "duplicate": 0.0,
 		}}, out.lines(t))
 		_, err = h.Invoke(invocation(t.Context(), "r2"), []byte("1"))
 		require.NoError(t, err)
 		_, err = h.Invoke(invocation(t.Context(), "r3"), []byte("2"))
 		require.ErrorIs(t, err, idem.ErrKeyReused)
 		require.Equal(t, []map[string]any{
-			{"service": "payments", "operation": "charge", "requestId": "r2", "replayed": 1.0,
+			{"service": "payments", "operation": "charge", "requestId": "r2", "replayed": 1.0, "duplicate": 100.0,
 				"top_duplicate_tenants": map[string]any{"acme": 1.0}},
-			{"service": "payments", "operation": "charge", "requestId": "r3", "key_reused": 1.0,
+			{"service": "payments", "operation": "charge", "requestId": "r3", "key_reused": 1.0, "duplicate": 100.0,
 				"top_duplicate_tenants": map[string]any{"acme": 1.0}},
 		}, out.lines(t))
 	})
@@ -210,6 +210,31 @@ func TestAKilledInvocationHasWrittenItsMetrics(t *testing.T) {
 	}
 }
 
+// What a time-out has killed has begun, and has not returned.
+func TestAnAttemptThatNeverReturnsIsClaimedAndNotExecuted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, out := metrics(t, emf.Options{})
+		engine, err := idem.New(memstore.New(), &idem.Options{Observer: m.Observe})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(invocation(t.Context(), "r1"), 30*time.Second)
+		defer cancel()
+		killed := make(chan struct{})
+		go m.Wrap(handler(func(ctx context.Context, _ []byte) ([]byte, error) {
+			_, err := idem.Do(ctx, engine, charge.Key("acme", "k"), 1, func(context.Context, int) (int, error) {
+				<-killed
+				return 1, nil
+			})
+			return nil, err
+		})).Invoke(ctx, nil)
+		<-ctx.Done()
+		require.Equal(t, []map[string]any{
+			{"service": "payments", "operation": "charge", "requestId": "r1", "claimed": 1.0},
+		}, out.lines(t))
+		close(killed)
+		synctest.Wait()
+	})
+}
+
 // A batch's durations are values of one line, as many as the format allows.
 func TestABatchIsFewLines(t *testing.T) {
 	m, out := metrics(t, emf.Options{})
@@ -229,7 +254,8 @@ func TestABatchIsFewLines(t *testing.T) {
 	require.Equal(t, 250.0, lines[0]["executed"])
 	require.Equal(t, 250.0, lines[0]["completed"])
 	require.NotContains(t, lines[1], "executed")
-	require.Equal(t, map[string]any{"service": "payments", "operation": "other", "in_flight": 1.0}, lines[3])
+	require.Equal(t, map[string]any{"service": "payments", "operation": "other", "in_flight": 1.0, "duplicate": 100.0},
+		lines[3])
 	require.Empty(t, out.flushed(t, m), "each value is written once")
 }
 
@@ -346,7 +372,7 @@ func TestNothingOpenIsSaid(t *testing.T) {
 func TestTheServiceIsTheFunction(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_FUNCTION_NAME", "")
 	_, err := emf.New(nil)
-	require.ErrorContains(t, err, "set Options.Service")
+	require.ErrorContains(t, err, "set AWS_LAMBDA_FUNCTION_NAME, as Lambda does, or Options.Service")
 	t.Setenv("AWS_LAMBDA_FUNCTION_NAME", "charges")
 	out := &logs{}
 	m, err := emf.New(&emf.Options{Out: out})

@@ -17,4 +17,7 @@ func TestFingerprintAllocations(t *testing.T) {
 	require.LessOrEqual(t, allocations(func() { Bytes(raw) }), 2.0)
 	f, g := Bytes(doc), Bytes(raw)
 	require.Zero(t, allocations(func() { f.Compare(g) }))
+	require.Zero(t, allocations(func() { f.Compare(f.Recorded()) }))
+	both := f + " 2:x"
+	require.Zero(t, allocations(func() { both.Compare("2:x") }))
 }

@@ -155,7 +155,7 @@ func (b *Builder) digest() protocol.Fingerprint {
 		b.flush()
 		copy(sum[:], b.hash.Sum(nil))
 	}
-	return protocol.FingerprintOf(sum)
+	return protocol.FingerprintOf(protocol.FingerprintVersion, sum)
 }
 
 // begin starts a field; room is what is known of the size of its value.

@@ -191,6 +191,40 @@ func TestFingerprintCompare(t *testing.T) {
 	require.Zero(t, protocol.MatchUnreadable, "what nobody has compared fails closed")
 }
 
+// A call's fingerprint may have several versions: that of the record is compared, and the first one recorded.
+func TestFingerprintOfSeveralVersions(t *testing.T) {
+	sum := func(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
+	one, two := protocol.FingerprintOf(1, sum("1")), protocol.FingerprintOf(2, sum("2"))
+	four := protocol.FingerprintOf(4, sum("4"))
+	require.Equal(t, one, Bytes(nil)[:2]+one[2:])
+	for _, call := range []protocol.Fingerprint{
+		one + " " + two + " " + four, four + " " + two + " " + one, two + " " + one + " " + four,
+	} {
+		require.Equal(t, call[:len(one)], call.Recorded())
+		require.Equal(t, protocol.MatchSame, call.Compare(call.Recorded()))
+		for _, stored := range []protocol.Fingerprint{one, two, four} {
+			require.Equal(t, protocol.MatchSame, call.Compare(stored))
+			require.Equal(t, protocol.MatchDifferent, call.Compare(stored[:2]+protocol.FingerprintOf(1, sum("x"))[2:]))
+		}
+		require.Equal(t, protocol.MatchNewer, call.Compare("3:x"), "it does not have that version")
+		require.Equal(t, protocol.MatchNewer, call.Compare("5:x"))
+		for _, damaged := range []protocol.Fingerprint{"", "1:x", one + " " + two, one + " ", " " + one} {
+			require.Equal(t, protocol.MatchUnreadable, call.Compare(damaged), "%q", damaged)
+		}
+		for _, damaged := range []protocol.Fingerprint{call + " ", " " + call, call + " x", "1:x " + call,
+			call + "  " + one} {
+			require.Equal(t, protocol.MatchUnreadable, damaged.Compare(two), "%q", damaged)
+		}
+		keyed := call.Digested(func(f protocol.Fingerprint) [sha256.Size]byte { return sum("keyed " + string(f)) })
+		for _, stored := range []protocol.Fingerprint{one, two, four} {
+			version := int(stored[0] - '0')
+			require.Equal(t, protocol.MatchSame, keyed.Compare(protocol.FingerprintOf(version, sum("keyed "+string(stored)))))
+		}
+		require.Equal(t, call[:2], keyed.Recorded()[:2])
+	}
+	require.Equal(t, protocol.MatchUnreadable, two.Compare(two), "this release does not make it")
+}
+
 func jsonOfSize(size int) []byte {
 	var b strings.Builder
 	b.WriteString(`{"tenant":"acme","amount":1250.50,"order":9007199254740993,"lines":[`)

@@ -51,6 +51,9 @@ func (c *Contract) call(ctx context.Context, r *Request, d *declared) (call idem
 	if call.Key, no = keyOf(d.op, tenant, principal, value); no != nil {
 		return call, no, nil
 	}
+	if !call.Keyless {
+		d.logGuessable(ctx, r, value)
+	}
 	if !d.Key.inBody() && r.load != nil {
 		if no, err = r.load(); no != nil || err != nil {
 			return call, no, err

@@ -28,8 +28,9 @@ const (
 	HeaderExpires = "Idempotency-Expires"
 )
 
-// Contract serves requests under the rules of this package. It keeps nothing
-// between requests and is safe for concurrent use.
+// Contract serves requests under the rules of this package. It keeps nothing of a request, and is safe
+// for concurrent use. The first key of a route that is easy to guess, one repeated character or a number of
+// fewer than 8 digits, is logged as a warning to slog.Default, and accepted.
 type Contract struct {
 	engine *idem.Engine
 	opts   Options

@@ -1,6 +1,10 @@
 package idemhttp
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
@@ -82,4 +86,34 @@ func TestDeriveKeyRefusesMissingParts(t *testing.T) {
 	}
 	_, err := DeriveKey("order", "", "capture")
 	require.ErrorContains(t, err, "part 2 of 3")
+}
+
+// A key that is easy to guess is served as any other, and logged once for each route, without the key.
+func TestAKeyThatIsEasyToGuessIsLoggedOnce(t *testing.T) {
+	for _, shadow := range []bool{false, true} {
+		was := slog.Default()
+		defer slog.SetDefault(was)
+		var logged bytes.Buffer
+		slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+		first, second := charge, transfer
+		first.Shadow, second.Shadow = shadow, shadow
+		c := contractFor(t, newEngine(t, memory()), Routes{"POST /payments": first, "POST /transfers/{id}": second},
+			Claim("tenant"))
+		send := func(path, key string) {
+			r := payment()
+			r.Route, r.Path, r.Header["idempotency-key"] = path, path, []string{key}
+			require.Equal(t, 201, serve(t, c, r, func(context.Context) (*Response, error) { return created(), nil }).Status)
+		}
+		warnings := func() int { return strings.Count(logged.String(), "easy to guess") }
+		send("/payments", testKey)
+		require.Zero(t, warnings())
+		for n := range 3 {
+			send("/payments", fmt.Sprintf("payment-%010d", n))
+		}
+		require.Equal(t, 1, warnings())
+		require.NotContains(t, logged.String(), "payment-0")
+		require.Contains(t, logged.String(), "operation=charge method=POST route=/payments")
+		send("/transfers/{id}", strings.Repeat("a", 16))
+		require.Equal(t, 2, warnings())
+	}
 }

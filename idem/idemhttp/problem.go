@@ -35,6 +35,7 @@ const (
 	CodeVersionMismatch    Code = "response_version_mismatch"
 	CodeAccepted           Code = "request_accepted"
 	CodeLimitExceeded      Code = "limit_exceeded"
+	CodePaused             Code = "operation_paused"
 	CodeRecordUnreadable   Code = "idempotency_record_unreadable"
 	CodeStoreUnavailable   Code = "idempotency_store_unavailable"
 	CodeOutOfTime          Code = "out_of_time"
@@ -106,6 +107,9 @@ var ietf = map[Code]row{
 	CodeLimitExceeded: {status: 429, retryable: true, title: "Limit exceeded",
 		detail: "You have sent too many new requests. Nothing has taken effect, and nothing is recorded under the key. " +
 			"Send the request again with the same key after the time in Retry-After."},
+	CodePaused: {status: 503, retryable: true, title: "Operation paused",
+		detail: "The service has paused this operation for now. Nothing was executed. Send the request again with the " +
+			"same key after the time in Retry-After."},
 	CodeRecordUnreadable: {status: 503, title: "Idempotency record unreadable",
 		detail: "What is recorded under this key cannot be read. The service has to look at it; sending the request " +
 			"again does not help."},
@@ -145,6 +149,7 @@ func refuse(err error) *situation {
 	var own *situation
 	var flight *idem.InFlightError
 	var limited *idem.LimitExceededError
+	var paused *idem.PausedError
 	var unavailable *idem.OutcomeUnavailableError
 	var reused *idem.ReusedError
 	switch {
@@ -170,6 +175,8 @@ func refuse(err error) *situation {
 		return &situation{code: CodeAccepted, after: retryAfter(maxRetryAfter)}
 	case errors.As(err, &limited):
 		return &situation{code: CodeLimitExceeded, after: max(limited.RetryAfter, retryAfter(maxRetryAfter))}
+	case errors.As(err, &paused):
+		return &situation{code: CodePaused, after: min(paused.RetryAfter, whilePaused/2+rand.N(whilePaused/2))}
 	case errors.As(err, &flight):
 		return &situation{code: CodeInProgress, after: retryAfter(flight.LeaseLeft)}
 	case errors.Is(err, idem.ErrOutOfTime):
@@ -201,6 +208,8 @@ func (c *Contract) stopped(out *idem.Outcome, answered bool) *situation {
 const (
 	minRetryAfter = time.Second
 	maxRetryAfter = 5 * time.Second
+	// whilePaused is more than what RetryAfter of a paused operation is: a pause may end at any time.
+	whilePaused = time.Minute
 )
 
 // retryAfter spreads clients that collided over a few seconds, but not beyond the lease's

@@ -79,6 +79,9 @@ func situations() map[Code]func(t *testing.T, with func(*Options)) *Response {
 			serve(t, c, payment(), func(context.Context) (*Response, error) { return created(), nil })
 			return ask(t, c, func(r *Request) { r.Header["idempotency-key"] = []string{strings.Repeat("k", 16)} })
 		},
+		CodePaused: func(t *testing.T, with func(*Options)) *Response {
+			return askPaused(t, 5*time.Minute, with)
+		},
 		CodeRecordUnreadable: func(t *testing.T, with func(*Options)) *Response {
 			store := memory()
 			c := newContract(t, store, with)
@@ -126,6 +129,28 @@ func followed(method string, end func(*laterService)) func(*testing.T, func(*Opt
 	}
 }
 
+// paused pauses everything for so long.
+type paused time.Duration
+
+func (p paused) MayExecute(context.Context, time.Time, string, string) error {
+	return &idem.PausedError{RetryAfter: time.Duration(p)}
+}
+
+func askPaused(t *testing.T, left time.Duration, with func(*Options)) *Response {
+	e, err := idem.New(memory(), &idem.Options{Pauses: paused(left)})
+	require.NoError(t, err)
+	c := contractFor(t, e, Routes{"POST /payments": charge}, Claim("tenant"), with)
+	return serve(t, c, payment(), func(context.Context) (*Response, error) { return created(), nil })
+}
+
+// A client waits for about a minute, since a pause may end at any time, and not beyond its end.
+func TestAClientWaitsForAPausesEnd(t *testing.T) {
+	for left, want := range map[time.Duration]string{time.Second: "^1$", 9500 * time.Millisecond: "^10$",
+		time.Hour: "^([345][0-9]|60)$"} {
+		require.Regexp(t, want, askPaused(t, left, func(*Options) {}).Headers["Retry-After"])
+	}
+}
+
 // Every other refusal, as the client gets it, in both profiles.
 func TestRefusals(t *testing.T) {
 	for code, provoke := range situations() {
@@ -139,9 +164,12 @@ func TestRefusals(t *testing.T) {
 				p := problemIn(t, res)
 				require.Equal(t, Problem{Type: problemType + string(code), Title: p.Title, Status: want.status, Code: code,
 					Retryable: want.retryable, Detail: p.Detail}, p)
-				if want.retryable {
+				switch {
+				case code == CodePaused:
+					require.Regexp(t, "^([345][0-9]|60)$", res.Headers["Retry-After"])
+				case want.retryable:
 					require.Regexp(t, "^[1-5]$", res.Headers["Retry-After"])
-				} else {
+				default:
 					require.NotContains(t, res.Headers, "Retry-After")
 				}
 				for _, secret := range []string{"secret", "blue", "crimson", testKey, "4999"} {

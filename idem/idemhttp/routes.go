@@ -1,13 +1,17 @@
 package idemhttp
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/keys"
 	"github.com/idem-go/idempotency/idem/internal/pathtemplate"
 )
 
@@ -34,6 +38,18 @@ type declared struct {
 	RouteOptions
 	op          idem.Operation
 	unprotected bool
+	guessable   atomic.Bool // a key that is easy to guess is logged
+}
+
+// logGuessable logs the first key of the route that is easy to guess. It is a key like any other until two requests
+// have it, and only the service sees the keys of all of its clients.
+func (d *declared) logGuessable(ctx context.Context, r *Request, key string) {
+	if d.guessable.Load() || !keys.Guessable(key) || d.guessable.Swap(true) {
+		return
+	}
+	slog.WarnContext(ctx, "idemhttp: a request has a key that is easy to guess: one repeated character, or it ends in a "+
+		"short number. Another request with the same one is refused, or gets this one's answer. Have clients send random "+
+		"UUIDs, unless it is the number of what they ask for", "operation", d.op.Name, "method", r.Method, "route", r.Route)
 }
 
 // passes reports whether requests of the route need no key.

@@ -11,7 +11,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Method is a method of [idem.Store], [protocol.AdminStore] or [protocol.Scanner], by its name.
+// Method is a method of [idem.Store], [protocol.AdminStore] or [protocol.Scanner], or of what keeps pauses, by its
+// name.
 type Method string
 
 // The methods of a store.
@@ -33,6 +34,8 @@ const (
 	AuditOf         Method = "AuditOf"
 	AuditBetween    Method = "AuditBetween"
 	Scan            Method = "Scan"
+	ReadPaused      Method = "ReadPaused"
+	WritePaused     Method = "WritePaused"
 
 	// anyMethod stands for those that have no fault of their own.
 	anyMethod Method = ""
@@ -112,7 +115,7 @@ type intercepted sim.Store
 
 // Faults is a store that misbehaves on request, and counts its calls. It
 // passes calls on to the store it was made with: calls of [protocol.AdminStore] and
-// [protocol.Scanner] over a store without them are refused with [errors.ErrUnsupported]. It
+// [protocol.Scanner], and of pauses, over a store without them are refused with [errors.ErrUnsupported]. It
 // is safe for concurrent use.
 type Faults struct {
 	intercepted

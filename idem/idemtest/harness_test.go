@@ -39,7 +39,7 @@ func TestDeliverTellsRunFromReplay(t *testing.T) {
 	require.Equal(t, []idemtest.Delivery[int]{
 		{Value: 2, Ran: true}, {Value: 2, Replayed: true}, {Value: 2, Replayed: true},
 	}, got)
-	require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Acquire", "Result", "Acquire", "Result"}, h.Faults.Calls())
+	require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Acquire", "Result", "Get", "Result"}, h.Faults.Calls())
 	require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.Completed: 1, notice.Replayed: 2},
 		told, "the user's observer is kept")
 }

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -64,7 +63,7 @@ func (s *store) admit(ctx context.Context, now time.Time, c protocol.Claim, writ
 	rec, err := s.Get(ctx, id)
 	switch {
 	case err != nil:
-		return false, unsent(err)
+		return false, protocol.Unsent(err)
 	case rec.Bears(write):
 		return false, nil
 	case rec == nil && c.Seen != "", rec != nil && rec.Write != c.Seen:
@@ -76,23 +75,12 @@ func (s *store) admit(ctx context.Context, now time.Time, c protocol.Claim, writ
 	counter := fmt.Sprintf("%s#limit#%d#%d", tenant, limit.Window/time.Second, start.Unix())
 	counted, err = s.counter.CountKey(ctx, counter, limit.Keys, end.Add(countedFor))
 	if err != nil {
-		return false, unsent(err)
+		return false, protocol.Unsent(err)
 	}
 	if !counted {
 		return false, &protocol.LimitExceededError{RetryAfter: max(end.Sub(now), time.Second)}
 	}
 	return true, nil
-}
-
-// unsent is the error of a call before the claim or commit, of which nothing can land.
-func unsent(err error) error {
-	failed, ok := errors.AsType[*protocol.StoreError](err)
-	if !ok || !failed.Ambiguous {
-		return err
-	}
-	own := *failed
-	own.Ambiguous = false
-	return &own
 }
 
 // generation is how many attempts are remembered at least.

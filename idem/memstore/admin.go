@@ -65,6 +65,34 @@ func (s *Store) Forget(ctx context.Context, now time.Time, e protocol.Erasure) e
 	return s.write(ctx, "Forget", e.ID, now, e.Apply, with{audit: e.Audit})
 }
 
+// ReadPaused implements pause.Store.
+func (s *Store) ReadPaused(ctx context.Context) (protocol.Paused, error) {
+	if err := alive(ctx, "ReadPaused"); err != nil {
+		return protocol.Paused{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return protocol.Paused{Pauses: slices.Clone(s.paused.Pauses), Write: s.paused.Write}, nil
+}
+
+// WritePaused implements reconcile.PauseStore.
+func (s *Store) WritePaused(ctx context.Context, w protocol.PausedWrite) error {
+	if err := alive(ctx, "WritePaused"); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, err := w.Apply(s.paused)
+	if err != nil {
+		return err
+	}
+	if s.paused.Write != w.Write {
+		s.paused = protocol.Paused{Pauses: slices.Clone(next.Pauses), Write: next.Write}
+		s.audits = append(s.audits, cloned(*w.Audit))
+	}
+	return nil
+}
+
 // AuditOf lists the changes of a record from outside its attempts, all on one page; see
 // [protocol.AdminStore].
 func (s *Store) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
@@ -117,7 +145,10 @@ func (s *Store) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Scan
 			p.Next = p.Records[p.Looked-1].ID
 			break
 		}
-		p.Records, p.Looked = append(p.Records, rec.WithoutResults()), p.Looked+1
+		if !q.Results {
+			rec = rec.WithoutResults()
+		}
+		p.Records, p.Looked = append(p.Records, rec), p.Looked+1
 	}
 	return p, nil
 }

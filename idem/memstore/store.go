@@ -35,6 +35,7 @@ type Store struct {
 	audits     []protocol.Audit            // in the order in which they were made
 	units      []protocol.Unit
 	counters   map[string]int // see CountKey
+	paused     protocol.Paused
 	conditions func(action any) (holds bool, old any)
 }
 

@@ -34,6 +34,8 @@ type Notice struct {
 	// of its outcome of Completed, Failed, Released and Parked. 0 for other kinds, and where
 	// no handler has returned.
 	Took time.Duration
+	// Repeated says of Accepted that an earlier call was accepted, and not this one.
+	Repeated bool
 	// Err is the handler's error, or what went wrong.
 	Err error
 }
@@ -52,10 +54,11 @@ const (
 	Executed         Kind = "executed"          // a handler has returned, or panicked
 	Replayed         Kind = "replayed"          // answered with a recorded outcome
 	InFlight         Kind = "in_flight"         // answered with ErrInFlight
-	Accepted         Kind = "accepted"          // answered with ErrAccepted
+	Accepted         Kind = "accepted"          // accepted for later, or answered with ErrAccepted
 	Unknown          Kind = "outcome_unknown"   // answered with ErrOutcomeUnknown
 	Reused           Kind = "key_reused"        // answered with ErrKeyReused
 	LimitExceeded    Kind = "limit_exceeded"    // answered with ErrLimitExceeded
+	Paused           Kind = "paused"            // answered with ErrPaused
 	Completed        Kind = "completed"         // an attempt's result is recorded
 	Failed           Kind = "failed"            // an attempt's terminal failure is recorded
 	Released         Kind = "released"          // ended without outcome, the key is free
@@ -95,7 +98,7 @@ const (
 // be read is [Unreadable] here too.
 const (
 	SweepParked    Kind = "sweep_parked"    // a lapsed claim became unknown
-	SweepPostponed Kind = "sweep_postponed" // it still runs, or could not be asked about yet
+	SweepPostponed Kind = "sweep_postponed" // it still runs, is paused, or could not be asked about yet
 	SweepFailed    Kind = "sweep_failed"    // a record could not be handled
 	Abandoned      Kind = "abandoned"       // lapsed and repeatable, or released with steps, and no call has come
 	Probed         Kind = "probed"          // the provider was asked, and the outcome stays unknown

@@ -23,6 +23,7 @@ import (
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/otelidem"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 )
@@ -67,7 +68,8 @@ func (r *rig) sweep(answer reconcile.Answer) {
 	rc, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
 	require.NoError(r.t, err)
 	s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{
-		Observer: r.observe, Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{Operation: refund,
+		Observer: r.observe, Log: slog.New(slog.DiscardHandler), Expired: remover{},
+		Operations: []reconcile.Operation{{Operation: refund,
 			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 				return answer, nil
 			}}},
@@ -103,7 +105,7 @@ func (s stored) Load(context.Context, []outbox.Ref, int) (map[outbox.Ref]*outbox
 	return map[outbox.Ref]*outbox.Entry{s.e.Ref(): s.e}, 1, nil
 }
 
-func (stored) Dispatch(context.Context, time.Time, *outbox.Entry, time.Time) (bool, error) {
+func (stored) Dispatch(context.Context, time.Time, *outbox.Entry, string, time.Time) (bool, error) {
 	return true, nil
 }
 
@@ -113,8 +115,8 @@ func (stored) DeadLetter(context.Context, time.Time, *outbox.Entry, int, string)
 
 type sender struct{ err error }
 
-func (s sender) Send(_ context.Context, messages []outbox.Message) []error {
-	return slices.Repeat([]error{s.err}, len(messages))
+func (s sender) Send(_ context.Context, messages []outbox.Message) []outbox.Sent {
+	return slices.Repeat([]outbox.Sent{{Err: s.err}}, len(messages))
 }
 
 var errBroken = errors.New("the connection broke")
@@ -126,6 +128,7 @@ var counted = map[string]struct {
 	want   float64
 	run    func(r *rig)
 }{
+	"claimed":  {schema.MetricClaimed, 1, func(r *rig) { r.call(charge, 1, nil) }},
 	"executed": {schema.MetricExecuted, 1, func(r *rig) { r.call(charge, 1, nil) }},
 	"replayed": {schema.MetricReplayed,
 		2, func(r *rig) { r.call(charge, 1, nil); r.call(charge, 1, nil); r.call(charge, 1, nil) }},
@@ -137,9 +140,16 @@ var counted = map[string]struct {
 			Fingerprint: fingerprint.Bytes(nil), Run: func(context.Context) idem.Answer { return idem.Answer{} }})
 		require.NoError(r.t, err)
 	}},
-	"released": {schema.MetricReleased, 1, func(r *rig) { r.call(charge, 1, errBroken) }},
-	"failed":   {schema.MetricFailed, 1, func(r *rig) { r.call(charge, 1, idem.Permanent(errBroken)) }},
-	"unknown":  {schema.MetricParked, 1, func(r *rig) { r.call(refund, 1, errBroken) }},
+	"released":                {schema.MetricReleased, 1, func(r *rig) { r.call(charge, 1, errBroken) }},
+	"released, not withdrawn": {schema.MetricWithdrawn, 0, func(r *rig) { r.call(charge, 1, errBroken) }},
+	"withdrawn":               {schema.MetricWithdrawn, 1, withdrawn(charge)},
+	"withdrawn, not released": {schema.MetricReleased, 0, withdrawn(charge)},
+	"a commit that is withdrawn, not released": {schema.MetricReleased, 0, func(r *rig) {
+		r.Faults.Next(idemtest.Finish, idemtest.LoseRequest)
+		r.call(atomic, 1, nil)
+	}},
+	"failed":  {schema.MetricFailed, 1, func(r *rig) { r.call(charge, 1, idem.Permanent(errBroken)) }},
+	"unknown": {schema.MetricParked, 1, func(r *rig) { r.call(refund, 1, errBroken) }},
 	"unknown, asked": {schema.MetricOutcomeUnknown, 1,
 		func(r *rig) { r.call(refund, 1, errBroken); r.call(refund, 1, nil) }},
 	"taken over": {schema.MetricTookOver, 1, func(r *rig) { r.lapse(charge); r.call(charge, 1, nil) }},
@@ -189,6 +199,28 @@ var counted = map[string]struct {
 	}},
 	"outbox relayed": {schema.MetricOutboxRelayed, 1, func(r *rig) { r.relay(nil) }},
 	"outbox dead":    {schema.MetricOutboxDead, 1, func(r *rig) { r.relay(outbox.ErrRejected) }},
+	"expired":        {schema.MetricExpired, 3, func(r *rig) { r.sweep(reconcile.StillUnknown(0)) }},
+	"duplicates": {schema.MetricDuplicate, 200,
+		func(r *rig) { r.call(charge, 1, nil); r.call(charge, 1, nil); r.call(charge, 2, nil) }},
+	"duplicates in atomic mode": {schema.MetricDuplicate, 200,
+		func(r *rig) { r.call(atomic, 1, nil); r.call(atomic, 1, nil); r.call(atomic, 1, nil) }},
+	"duplicates in shadow": {schema.MetricDuplicate, 100,
+		func(r *rig) { r.call(shadowed, 1, nil); r.call(shadowed, 1, nil) }},
+	"duplicates of what is accepted, without the first": {schema.MetricDuplicate, 100, func(r *rig) {
+		for range 2 {
+			_, err := later.Accept[int](r.t.Context(), r.Engine, refund.Key("acme", "k"), 1, nil)
+			require.NoError(r.t, err)
+		}
+	}},
+	"refused by a limit, no duplicate": {schema.MetricDuplicate, 0, func(r *rig) {
+		r.Faults.Next(idemtest.Acquire, func(context.Context, *idemtest.Call) error { return &idem.LimitExceededError{} })
+		r.call(charge, 1, nil)
+	}},
+	"refused in shadow": {schema.MetricShadowRefused, 1, func(r *rig) {
+		_, err := idem.Do(r.t.Context(), r.Engine, shadowed.Key("acme", ""), 1,
+			func(context.Context, int) (int, error) { return 1, nil })
+		require.NoError(r.t, err)
+	}},
 	"shadow duplicates": {schema.MetricShadowDuplicate,
 		1, func(r *rig) { r.call(shadowed, 1, nil); r.call(shadowed, 1, nil) }},
 	"open questions": {schema.MetricOpen, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
@@ -202,6 +234,23 @@ var counted = map[string]struct {
 	"latency of handler": {schema.MetricHandlerTime, 1000, func(r *rig) { r.call(charge, 1, nil) }},
 	"latency of finish": {schema.MetricFinishTime, 250,
 		func(r *rig) { r.Faults.Next(idemtest.Finish, slow); r.call(charge, 1, nil) }},
+}
+
+var atomic = idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic}
+
+// withdrawn takes a claim back whose reply was lost.
+func withdrawn(op idem.Operation) func(r *rig) {
+	return func(r *rig) {
+		r.Faults.Next(idemtest.Acquire, idemtest.LoseReply)
+		r.call(op, 1, nil)
+	}
+}
+
+// remover removes three expired items.
+type remover struct{}
+
+func (remover) RemoveExpired(context.Context, protocol.ExpiredQuery) (protocol.ExpiredPage, error) {
+	return protocol.ExpiredPage{Looked: 5000, Removed: 3}, nil
 }
 
 // opaque has no encoding.
@@ -233,8 +282,13 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 				for text := range strings.Lines(out.String()) {
 					var line map[string]any
 					require.NoError(t, json.Unmarshal([]byte(text), &line))
-					if n, ok := line[c.metric].(float64); ok {
-						got += n
+					switch v := line[c.metric].(type) {
+					case float64:
+						got += v
+					case []any:
+						for _, one := range v {
+							got += one.(float64)
+						}
 					}
 				}
 				require.Equal(t, c.want, got, "CloudWatch's")
@@ -247,24 +301,29 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 // valueOf is the metric of OpenTelemetry with that name in CloudWatch, over all operations, in
 // CloudWatch's unit.
 func valueOf(t *testing.T, c *collector, name string) (value float64) {
-	otel, timed := map[string]string{
+	otel, ok := map[string]string{
 		schema.MetricClaimTime: "idem.claim.duration", schema.MetricHandlerTime: "idem.handler.duration",
 		schema.MetricFinishTime: "idem.finish.duration",
 	}[name]
-	if !timed {
+	if !ok {
 		otel = "idem." + name
 	}
 	for about, n := range c.numbers(t) {
 		if made, _, _ := strings.Cut(about, " "); made != otel {
 			continue
 		}
-		if timed {
-			var count, seconds float64
-			_, err := fmt.Sscanf(n.(string), "%f: %f s", &count, &seconds)
+		switch n := n.(type) {
+		case string:
+			var count, sum float64
+			var unit string
+			_, err := fmt.Sscanf(n, "%f: %f %s", &count, &sum, &unit)
 			require.NoError(t, err)
-			value += 1000 * seconds
-		} else {
-			value += float64(n.(int64))
+			if unit == "s" {
+				sum *= 1000
+			}
+			value += sum
+		case int64:
+			value += float64(n)
 		}
 	}
 	return value

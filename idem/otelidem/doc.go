@@ -6,12 +6,14 @@
 //
 // The providers are yours, with their resource (service.name), exporters and sampler; this
 // package imports OpenTelemetry's API alone. [Telemetry.Wrap] has them flushed at the end of
-// an invocation, before Lambda may freeze the process, and shortly before Lambda kills one.
+// an invocation, before Lambda may freeze the process, and shortly before Lambda kills one. A process that dies at
+// once takes along what was not flushed: package schema says where that shows.
 //
 // Metrics have the names of package schema after "idem.", such as idem.executed, and the
 // attribute idem.operation; never a key or a tenant. Counters count calls, attempts, records
 // or messages. Durations are histograms in seconds: idem.claim.duration, idem.handler.duration
-// and idem.finish.duration. idem.open, idem.oldest_open, idem.outbox_missed and idem.outbox_oldest are
+// and idem.finish.duration. idem.duplicate is a histogram of 0 and 100, whose sum divided by its count is the
+// share of duplicates in percent. idem.open, idem.oldest_open, idem.outbox_missed and idem.outbox_oldest are
 // gauges, the oldest in seconds. idem.write_units and idem.read_units are DynamoDB's, if its client asks
 // for them: with dynamostore.MeterCapacity and [Telemetry.Units].
 //

@@ -94,6 +94,9 @@ func New(o *Options) (*Telemetry, error) {
 		case metric.Time:
 			i.histogram, err = meter.Float64Histogram(spans[m.Name]+".duration", otelmetric.WithUnit("s"),
 				otelmetric.WithExplicitBucketBoundaries(buckets...))
+		case metric.Share:
+			i.histogram, err = meter.Float64Histogram("idem."+m.Name, otelmetric.WithUnit(m.Of),
+				otelmetric.WithExplicitBucketBoundaries(0))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("otelidem: %s: %w", m.Name, err)
@@ -136,8 +139,14 @@ func (t *Telemetry) Observe(ctx context.Context, n notice.Notice) {
 			h.Record(ctx, n.Took.Seconds(), t.of(n.Operation))
 		}
 	}
+	if percent, called := metric.Duplicate(&n); called {
+		t.instruments[duplicate].histogram.Record(ctx, percent, t.of(n.Operation))
+	}
 	t.trace(ctx, &n)
 }
+
+// duplicate is the place in metric.All.
+var duplicate, _ = metric.Number(schema.MetricDuplicate)
 
 // Add adds counts by their names in package schema, such as those of a report, for the
 // operation; empty means none. A level or an age replaces the one before. Names that package

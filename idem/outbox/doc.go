@@ -12,24 +12,36 @@
 // A sweep leaves messages younger than [Options.Grace], 2 minutes, to the stream: it reports
 // nothing and sends nothing. A test without a stream sets Options{Grace: time.Millisecond}.
 //
-// The function in lambda/functions/relay is such a relay, ready to deploy. Senders are in
-// the packages below this one; the store is dynamostore.Outbox.
+// A store in Postgres has no stream. Its relay polls ([Relay.Poll]), for as long as the process runs or until a
+// function's time is over:
+//
+//	relay.Poll(ctx, time.Second, report)
+//
+// The function in lambda/functions/relay is a relay of DynamoDB, ready to deploy. Senders are in
+// the packages below this one; the stores are dynamostore.Outbox and pgstore.Outbox. Package outboxtest tests one.
 //
 // # A message's life
 //
 //	new         committed; Deliver sends it, usually within a second
 //	retrying    a try has failed; the next one is due after a pause that doubles
-//	dispatched  sent, and noted as such; it expires a day later
+//	dispatched  sent, and noted as such with the service's id of it; it expires a day later
 //	dead        a dead letter: 10 tries have failed, most of them by sweeps, or the
 //	            destination has rejected it; it stays, with the reason, until
 //	            an operator requeues or deletes it
+//
+// An operator can also have a dispatched message sent again, as long as it is stored (idemctl resend).
 //
 // A message that is not dispatched has no expiry and is in the table's index, where Sweep
 // finds it: nothing is lost if the stream is late, switched off or skips a record.
 //
 // A message's id is made from its name. An id belongs to one life of a key: when the
-// operation's record has expired, a message under the same key and name is another message
+// operation's record has expired or was forgotten, a message under the same key and name is another message
 // and does not replace the first.
+//
+// [Entry.SentID] is the id that the service gave to the message, such as SQS's MessageId. It is of the
+// send that was noted. A message that was sent twice, because the relay ended between the send and
+// the note, has two ids at the service, and the first one is stored nowhere. Both have the message's own
+// id ([AttributeID]).
 //
 // # Destinations do not wait for each other
 //
@@ -52,7 +64,8 @@
 //
 //	before the send            the message is sent later
 //	after the send             it is sent again, under the same id: consumers must
-//	                           expect repeats, as with every queue
+//	                           expect repeats, as with every queue. The service gives
+//	                           each send an id of its own, and the last one is noted
 //	after a part of a batch    messages that were noted are not sent again
 //	the same message each time from 2 minutes of age on a try is counted before it
 //	                           is made, so such a message becomes a dead letter too

@@ -47,14 +47,14 @@ var failing = map[string]outbox.Sender{
 	"takes 1.5 s":  request(1500*time.Millisecond, nil, nil),
 	"takes 5 s":    request(5*time.Second, nil, nil),
 	"has no route": nil,
-	"fails each tenth": sending(func(_ context.Context, messages []outbox.Message) []error {
-		errs := make([]error, len(messages))
-		for i := range errs {
+	"fails each tenth": sending(func(_ context.Context, messages []outbox.Message) []outbox.Sent {
+		all := make([]outbox.Sent, len(messages))
+		for i := range all {
 			if i%10 == 0 {
-				errs[i] = errDown
+				all[i].Err = errDown
 			}
 		}
-		return errs
+		return all
 	}),
 }
 
@@ -194,7 +194,7 @@ func deadDestination(t *testing.T, failing outbox.Sender, ordered bool) {
 	t.Helper()
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		dead := true
-		r := relay(t, s, sending(func(ctx context.Context, messages []outbox.Message) []error {
+		r := relay(t, s, sending(func(ctx context.Context, messages []outbox.Message) []outbox.Sent {
 			if dead {
 				return failing.Send(ctx, messages)
 			}

@@ -51,12 +51,12 @@ func (x *run) goes(l *lane) bool {
 func (x *run) announce(l *lane) bool {
 	e := l.entries[0]
 	now := time.Now()
-	late := now.Sub(e.Created) >= x.opts.Grace
-	l.missed = late && e.State == New && !x.stream
+	late := x.polls || now.Sub(e.Created) >= x.opts.Grace
+	l.missed = late && e.State == New && !x.stream && !x.polls
 	if l.counted = late || e.State == Retrying; !l.counted {
 		return true
 	}
-	if e.Tries >= x.opts.MaxTries {
+	if e.Tries >= x.maxTries() {
 		x.deadLetter(l, now, e.Tries, cmp.Or(e.Reason, "no try came to an end"))
 		return false
 	}
@@ -80,12 +80,13 @@ func (x *run) announce(l *lane) bool {
 }
 
 // record notes the result of the try of a lane's first message.
-func (x *run) record(l *lane, failed error) {
+func (x *run) record(l *lane, sent Sent) {
 	e := l.entries[0]
 	now := time.Now()
-	if failed == nil {
-		// If the note may be missing, the message is sent once more, under the same id.
-		if _, err := x.store.Dispatch(x.ctx, now, e, now.Add(keep)); err != nil {
+	if sent.Err == nil {
+		// If the note may be missing, the message is sent once more, under the same id of ours and another
+		// one of the service's.
+		if _, err := x.store.Dispatch(x.ctx, now, e, bounded(sent.ID, MaxSentID), now.Add(keep)); err != nil {
 			x.breakOff(l, err)
 			return
 		}
@@ -97,9 +98,8 @@ func (x *run) record(l *lane, failed error) {
 		})
 		return
 	}
-	reason := failed.Error()
-	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "?")
-	if errors.Is(failed, ErrNotSent) {
+	reason := bounded(sent.Err.Error(), maxReason)
+	if errors.Is(sent.Err, ErrNotSent) {
 		x.untried(l, now, reason)
 		return
 	}
@@ -107,7 +107,7 @@ func (x *run) record(l *lane, failed error) {
 	if !l.counted {
 		tries++
 	}
-	if errors.Is(failed, ErrRejected) || tries >= x.opts.MaxTries {
+	if errors.Is(sent.Err, ErrRejected) || tries >= x.maxTries() {
 		x.deadLetter(l, now, tries, reason)
 		return
 	}
@@ -124,6 +124,11 @@ func (x *run) record(l *lane, failed error) {
 	if l.stopped, l.failed = true, true; e.OrderingKey == "" {
 		l.entries = nil // the sweep sends it when it is due
 	}
+}
+
+// bounded is the beginning of a text, in valid UTF-8.
+func bounded(text string, bytes int) string {
+	return strings.ToValidUTF8(text[:min(len(text), bytes)], "?")
 }
 
 // untried takes back a try that was noted and has not been made.

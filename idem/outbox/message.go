@@ -44,7 +44,7 @@ const (
 type Message struct {
 	// ID is the same on every attempt of the operation and every time the message
 	// is sent: a consumer recognises repeats by it. After the operation's record has
-	// expired, another run of the same key has messages with other ids. The id is set
+	// expired or was forgotten, another run of the same key has messages with other ids. The id is set
 	// when the message is committed ([MessageID]); leave it empty.
 	ID string
 
@@ -162,7 +162,7 @@ func (m *Message) Check() error {
 // MessageID is the id of the message that a record's operation publishes under the
 // name. created is when the record was created, in milliseconds. It is the same for all
 // attempts of one life of the key, so every attempt gives the same id. Another life, after
-// the record has expired, gives another id. The form is a UUID (version 8, RFC 9562).
+// the record has expired or was forgotten, gives another id. The form is a UUID (version 8, RFC 9562).
 func MessageID(record string, created time.Time, name string) string {
 	u := sha256.Sum256([]byte("idem outbox 3\x00" + strconv.FormatInt(created.UnixMilli(), 10) + "\x00" +
 		record + "\x00" + name))

@@ -124,13 +124,15 @@ func TestInBatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls []string
 			got := outbox.InBatches(t.Context(), messages(c.bodies...), limits, size,
-				func(_ context.Context, batch []outbox.Message) ([]error, error) {
+				func(_ context.Context, batch []outbox.Message) ([]outbox.Sent, error) {
 					var bodies []string
-					errs := make([]error, len(batch))
+					all := make([]outbox.Sent, len(batch))
 					for i, m := range batch {
 						bodies = append(bodies, string(m.Body))
 						if string(m.Body) == "bad" {
-							errs[i] = bad
+							all[i].Err = bad
+						} else {
+							all[i].ID = "id of " + string(m.Body)
 						}
 					}
 					call := strings.Join(bodies, " ")
@@ -141,25 +143,28 @@ func TestInBatches(t *testing.T) {
 					case strings.Contains(call, "no"):
 						return nil, outbox.Reject(bad)
 					}
-					return errs, nil
+					return all, nil
 				})
 			require.Equal(t, c.calls, calls)
 			require.Len(t, got, len(c.want))
 			for i := range got {
-				require.ErrorIs(t, got[i], c.want[i])
+				require.ErrorIs(t, got[i].Err, c.want[i])
+				if got[i].Err == nil {
+					require.Equal(t, "id of "+c.bodies[i], got[i].ID)
+				}
 			}
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	got := outbox.InBatches(ctx, messages("a", "b", "c", "d"), limits, size,
-		func(_ context.Context, batch []outbox.Message) ([]error, error) {
+		func(_ context.Context, batch []outbox.Message) ([]outbox.Sent, error) {
 			cancel()
-			return make([]error, len(batch)), nil
+			return make([]outbox.Sent, len(batch)), nil
 		})
-	require.Equal(t, []error{nil, nil, nil}, got[:3])
-	require.ErrorIs(t, got[3], context.Canceled)
-	require.ErrorIs(t, got[3], outbox.ErrNotSent)
+	require.Equal(t, make([]outbox.Sent, 3), got[:3])
+	require.ErrorIs(t, got[3].Err, context.Canceled)
+	require.ErrorIs(t, got[3].Err, outbox.ErrNotSent)
 	got = outbox.InBatches(t.Context(), messages("a"), limits, size,
-		func(context.Context, []outbox.Message) ([]error, error) { return nil, nil })
-	require.ErrorContains(t, got[0], "did not return one error for each message")
+		func(context.Context, []outbox.Message) ([]outbox.Sent, error) { return nil, nil })
+	require.ErrorContains(t, got[0].Err, "did not return one Sent for each message")
 }

@@ -192,10 +192,10 @@ func TestSweepReadsNothingForWhatItLeaves(t *testing.T) {
 func TestARestThatEndsWhileABatchIsReadKeepsTheOrder(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		late := true
-		r := relay(t, s, sending(func(ctx context.Context, messages []outbox.Message) []error {
+		r := relay(t, s, sending(func(ctx context.Context, messages []outbox.Message) []outbox.Sent {
 			if late {
 				<-ctx.Done()
-				return []error{errDown}
+				return []outbox.Sent{{Err: errDown}}
 			}
 			return p.Send(ctx, messages)
 		}), nil)

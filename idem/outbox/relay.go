@@ -17,6 +17,8 @@ import (
 const (
 	// DefaultMaxTries with sweeps every 5 minutes takes at least 45 minutes.
 	DefaultMaxTries = 10
+	// pollTries with tries up to DefaultMaxBackoff after each other take as long.
+	pollTries = 30
 	// DefaultBackoff is the first pause, DefaultMaxBackoff the longest.
 	DefaultBackoff    = time.Second
 	DefaultMaxBackoff = 2 * time.Minute
@@ -45,7 +47,7 @@ const (
 type Options struct {
 	// MaxTries is how many tries may fail until a message becomes a dead letter; only a
 	// message that was sent counts as tried. A message that its destination rejects becomes
-	// a dead letter at once. Zero means [DefaultMaxTries].
+	// a dead letter at once. Zero means [DefaultMaxTries], and 30 in [Relay.Poll].
 	MaxTries int
 	// Backoff is the pause after the first failed try; it doubles up to MaxBackoff.
 	// Zero means [DefaultBackoff] and [DefaultMaxBackoff].
@@ -70,18 +72,22 @@ type Relay struct {
 	mu     sync.Mutex
 	cost   map[string]*cost // by destination
 	passes map[string]*pass // where the last sweep has stopped, by destination
+
+	reading chan struct{} // of sweeps, see readers
 }
 
 // NewRelay returns a relay that sends the messages of a destination with the sender of that
 // name. A message for a destination without a sender is treated as if the destination were
 // down, and becomes a dead letter in the end. Mistakes are errors that say what to do.
 func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error) {
-	r := &Relay{store: store, senders: maps.Clone(senders), cost: map[string]*cost{}, passes: map[string]*pass{}}
+	r := &Relay{store: store, senders: maps.Clone(senders), cost: map[string]*cost{}, passes: map[string]*pass{},
+		reading: make(chan struct{}, readers)}
 	if o != nil {
 		r.opts = *o
 	}
 	if store == nil {
-		return nil, errors.New("outbox: NewRelay: the store is nil: make one with dynamostore.NewOutbox")
+		return nil, errors.New("outbox: NewRelay: the store is nil: make one with dynamostore.NewOutbox, or take that of " +
+			"a pgstore.Store")
 	}
 	if len(senders) == 0 {
 		return nil, errors.New("outbox: NewRelay: no senders: name at least one destination")
@@ -98,7 +104,6 @@ func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error
 	if r.opts.MaxTries < 0 {
 		return nil, fmt.Errorf("outbox: Options.MaxTries is %d: it cannot be negative", r.opts.MaxTries)
 	}
-	r.opts.MaxTries = cmp.Or(r.opts.MaxTries, DefaultMaxTries)
 	for _, f := range []struct {
 		name string
 		d    *time.Duration

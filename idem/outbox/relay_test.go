@@ -240,10 +240,10 @@ func TestASendEndsBeforeTheDeadline(t *testing.T) {
 		4 * time.Second: 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			s, began, ended := newMemoryStore(), time.Now(), time.Time{}
-			endless := sending(func(ctx context.Context, messages []outbox.Message) []error {
+			endless := sending(func(ctx context.Context, messages []outbox.Message) []outbox.Sent {
 				<-ctx.Done()
 				ended = time.Now()
-				return make([]error, len(messages))
+				return make([]outbox.Sent, len(messages))
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
@@ -400,9 +400,9 @@ func TestBadRelays(t *testing.T) {
 }
 
 // hung is a destination that never answers.
-var hung = sending(func(ctx context.Context, messages []outbox.Message) []error {
+var hung = sending(func(ctx context.Context, messages []outbox.Message) []outbox.Sent {
 	<-ctx.Done()
-	return slices.Repeat([]error{ctx.Err()}, len(messages))
+	return slices.Repeat([]outbox.Sent{{Err: ctx.Err()}}, len(messages))
 })
 
 // A destination that takes a sweep's whole time does not keep it from the others'
@@ -518,12 +518,8 @@ func TestASweepCountsWhatTheStreamHasMissed(t *testing.T) {
 	}
 }
 
-var refusing = sending(func(_ context.Context, messages []outbox.Message) []error {
-	errs := make([]error, len(messages))
-	for i := range errs {
-		errs[i] = errDown
-	}
-	return errs
+var refusing = sending(func(_ context.Context, messages []outbox.Message) []outbox.Sent {
+	return slices.Repeat([]outbox.Sent{{Err: errDown}}, len(messages))
 })
 
 // No message for a destination is read in the passes of the others.

@@ -29,6 +29,7 @@ type run struct {
 	begun  time.Time
 	end    time.Time // nothing is sent later; zero for no end
 	stream bool      // the next records of the stream wait for this run
+	polls  bool      // there is no stream
 
 	mu     sync.Mutex
 	report Report
@@ -119,7 +120,14 @@ func (x *run) isDue(e *Entry) bool {
 
 // suspect reports whether a message has used up half its tries. From then on it is sent in
 // a request of its own, so that no message is given up because of another in its requests.
-func (x *run) suspect(e *Entry) bool { return e.Tries > 0 && 2*e.Tries >= x.opts.MaxTries }
+func (x *run) suspect(e *Entry) bool { return e.Tries > 0 && 2*e.Tries >= x.maxTries() }
+
+func (x *run) maxTries() int {
+	if x.polls {
+		return cmp.Or(x.opts.MaxTries, pollTries)
+	}
+	return cmp.Or(x.opts.MaxTries, DefaultMaxTries)
+}
 
 // try tries the first message of each lane, all of one destination.
 func (x *run) try(destination string, lanes []*lane) {
@@ -138,15 +146,15 @@ func (x *run) try(destination string, lanes []*lane) {
 		return
 	}
 	begun := time.Now()
-	errs, late := x.send(destination, messages)
+	sent, late := x.send(destination, messages)
 	took := time.Since(begun)
-	each(len(trying), func(i int) { x.record(trying[i], errs[i]) })
+	each(len(trying), func(i int) { x.record(trying[i], sent[i]) })
 	if x.over(begun.Add(took)) {
 		return // cut short by the run's end, which says nothing about the destination
 	}
 	any, whole := false, true
-	for _, err := range errs {
-		failed := err != nil && !errors.Is(err, ErrRejected)
+	for _, s := range sent {
+		failed := s.Err != nil && !errors.Is(s.Err, ErrRejected)
 		any, whole = any || failed, whole && failed
 	}
 	late = late && any
@@ -177,7 +185,7 @@ func each(n int, f func(int)) {
 }
 
 // send calls the destination's sender, and reports whether its time was over before it returned.
-func (x *run) send(destination string, messages []Message) (errs []error, late bool) {
+func (x *run) send(destination string, messages []Message) (sent []Sent, late bool) {
 	sender := x.senders[destination]
 	if sender == nil {
 		return forEach(messages,
@@ -190,11 +198,11 @@ func (x *run) send(destination string, messages []Message) (errs []error, late b
 		ctx, stop = context.WithDeadline(ctx, x.end)
 		defer stop()
 	}
-	if errs = sender.Send(ctx, messages); len(errs) != len(messages) {
-		errs = forEach(messages, fmt.Errorf("the sender for %q returned %d errors for %d messages", destination,
-			len(errs), len(messages)))
+	if sent = sender.Send(ctx, messages); len(sent) != len(messages) {
+		sent = forEach(messages, fmt.Errorf("the sender for %q returned %d results for %d messages", destination,
+			len(sent), len(messages)))
 	}
-	return errs, ctx.Err() != nil
+	return sent, ctx.Err() != nil
 }
 
 // limit is the time for a call of a sender.

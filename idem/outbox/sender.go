@@ -20,17 +20,30 @@ const (
 
 // Sender sends messages to one queue, topic or bus. It is safe for concurrent use.
 type Sender interface {
-	// Send tries to send each of the messages once and returns one error for each,
-	// in their order: nil for a message that the service has accepted. An error that
-	// matches [ErrRejected] says that the service will never accept this message. One that
-	// matches [ErrNotSent] says that no request with the message was made. After any other
-	// error the message may or may not have been accepted, and is worth another try. Send
-	// returns soon after the context has ended.
+	// Send tries to send each of the messages once and returns what became of each, in
+	// their order. It returns soon after the context has ended.
 	//
 	// No two of the messages have the same ordering key. A sender makes as many
 	// requests as the service's limits need.
-	Send(ctx context.Context, messages []Message) []error
+	Send(ctx context.Context, messages []Message) []Sent
 }
+
+// Sent is what became of a message that a [Sender] tried to send. The zero value is a message
+// that a service without ids has accepted.
+type Sent struct {
+	// ID is the id that the service gave to the message, such as SQS's MessageId. Operators search
+	// for the message by it. Empty if the service gives none. The store keeps its first
+	// [MaxSentID] bytes.
+	ID string
+	// Err is nil if the service has accepted the message. An error that matches [ErrRejected] says
+	// that it will never accept this message. One that matches [ErrNotSent] says that no request
+	// with the message was made. After any other error the message may or may not have been
+	// accepted, and is worth another try.
+	Err error
+}
+
+// MaxSentID is how many bytes of [Sent.ID] are kept. The ids of SQS, SNS and EventBridge have 36.
+const MaxSentID = 256
 
 // ErrNotSent says that a message was not sent in this call, because there was no time for
 // it. It does not count as a try.
@@ -77,17 +90,17 @@ type Limits struct {
 }
 
 // InBatches sends messages in requests, for a [Sender]. It keeps their order, puts as many
-// into a request as the limits allow, and sends one request after the other. send makes one
-// request. It returns one error for each message, as [Sender] says, or an error for the
-// whole request, which every message then gets. If a request of several messages is
-// rejected as a whole ([ErrRejected]), each of them is sent in a request of its own, so that
-// no message fails because of another. When the context has ended, no more requests are
-// made, and the remaining messages get [ErrNotSent]. A message above the limit is sent in a
-// request of its own, which the service may refuse.
+// into a request as the limits allow, and sends one request after the other. send makes
+// one request. It returns one [Sent] for each message, or an error for the whole request,
+// which every message then gets. If a request of several messages is rejected as a whole
+// ([ErrRejected]), each of them is sent in a request of its own, so that no message fails
+// because of another. When the context has ended, no more requests are made, and the
+// remaining messages get [ErrNotSent]. A message above the limit is sent in a request of
+// its own, which the service may refuse.
 func InBatches(ctx context.Context, messages []Message, limits Limits, size func(*Message) int,
-	send func(context.Context, []Message) ([]error, error),
-) []error {
-	errs := make([]error, 0, len(messages))
+	send func(context.Context, []Message) ([]Sent, error),
+) []Sent {
+	all := make([]Sent, 0, len(messages))
 	for len(messages) > 0 {
 		n, bytes := 0, 0
 		for n < len(messages) && n < limits.Count {
@@ -96,33 +109,33 @@ func InBatches(ctx context.Context, messages []Message, limits Limits, size func
 			}
 			n++
 		}
-		errs = append(errs, sendBatch(ctx, messages[:n], send)...)
+		all = append(all, sendBatch(ctx, messages[:n], send)...)
 		messages = messages[n:]
 	}
-	return errs
+	return all
 }
 
-func sendBatch(ctx context.Context, batch []Message, send func(context.Context, []Message) ([]error, error)) []error {
+func sendBatch(ctx context.Context, batch []Message, send func(context.Context, []Message) ([]Sent, error)) []Sent {
 	if err := ctx.Err(); err != nil {
 		return forEach(batch, fmt.Errorf("%w: %w", ErrNotSent, err))
 	}
-	errs, err := send(ctx, batch)
+	sent, err := send(ctx, batch)
 	switch {
-	case err == nil && len(errs) != len(batch):
-		return forEach(batch, errors.New("outbox: the sender did not return one error for each message: correct the sender"))
+	case err == nil && len(sent) != len(batch):
+		return forEach(batch, errors.New("outbox: the sender did not return one Sent for each message: correct the sender"))
 	case err == nil:
-		return errs
+		return sent
 	case len(batch) > 1 && errors.Is(err, ErrRejected):
-		errs = nil
+		sent = nil
 		for i := range batch {
-			errs = append(errs, sendBatch(ctx, batch[i:i+1], send)...)
+			sent = append(sent, sendBatch(ctx, batch[i:i+1], send)...)
 		}
-		return errs
+		return sent
 	}
 	return forEach(batch, err)
 }
 
 // forEach is the error once for each message.
-func forEach(messages []Message, err error) []error {
-	return slices.Repeat([]error{err}, len(messages))
+func forEach(messages []Message, err error) []Sent {
+	return slices.Repeat([]Sent{{Err: err}}, len(messages))
 }

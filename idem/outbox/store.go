@@ -46,6 +46,14 @@ type Entry struct {
 	NextTry time.Time
 	// Reason is why the last try failed.
 	Reason string
+	// SentID is the [Sent.ID] of the latest send that was noted, and SentAt is when it was noted. A
+	// message may have been sent more often than that, each time under another id of the service's:
+	// if a relay ends between a send and its note, the next send has the note. A message that an
+	// operator has sent again keeps the SentID of before until the new send is noted.
+	SentID string
+	SentAt time.Time
+	// Resent counts how often an operator has had the message sent again.
+	Resent int
 	// Unreadable says why the message cannot be read: it is damaged or of a newer
 	// version. Only Record and ID are set then, and Destination and OrderingKey if they can
 	// be read: messages behind it in its order wait. The message is left as it is.
@@ -85,8 +93,8 @@ const MaxHeld = 10
 
 // Store is where the relay finds messages and notes the results of its tries. All methods
 // are safe for concurrent use. A note changes only the message that was read. If another
-// relay has sent it or given it up since then, or if it is gone, nothing is changed and the
-// bool is false. A note that may or may not have been written is an error.
+// relay has sent it or given it up since then, if an operator has had it sent again ([Entry]'s Resent), or
+// if it is gone, nothing is changed and the bool is false. A note that may or may not have been written is an error.
 type Store interface {
 	// Load reads messages consistently, in the order of refs. It returns those that exist, and
 	// how many refs it has read: at least one, and no more than fit into size bytes ([Entry.Size]).
@@ -128,7 +136,8 @@ type Store interface {
 	// tries. It stays stored, without expiry.
 	DeadLetter(ctx context.Context, now time.Time, e *Entry, tries int, reason string) (bool, error)
 
-	// Dispatch notes that the message was sent, whatever its state, and lets it
-	// expire.
-	Dispatch(ctx context.Context, now time.Time, e *Entry, expires time.Time) (bool, error)
+	// Dispatch notes that the message was sent, whatever its state, and the service's id of that
+	// send, or none, and lets it expire: one write, so that no message counts as sent without its
+	// id. If another send was noted before, it reports false and keeps the id of that one.
+	Dispatch(ctx context.Context, now time.Time, e *Entry, sentID string, expires time.Time) (bool, error)
 }

@@ -241,9 +241,10 @@ func (s *memoryStore) DeadLetter(_ context.Context, _ time.Time, e *outbox.Entry
 		func(e *outbox.Entry) { e.Tries, e.Reason, e.State = tries, reason, outbox.Dead })
 }
 
-func (s *memoryStore) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ time.Time) (bool, error) {
+func (s *memoryStore) Dispatch(_ context.Context, now time.Time, e *outbox.Entry, sentID string,
+	_ time.Time) (bool, error) {
 	return s.change("Dispatch", e, func(e *outbox.Entry) bool { return e.State != outbox.Dispatched },
-		func(e *outbox.Entry) { e.State = outbox.Dispatched })
+		func(e *outbox.Entry) { e.State, e.SentID, e.SentAt = outbox.Dispatched, sentID, now })
 }
 
 // post is a sender that keeps what it was given.
@@ -276,13 +277,13 @@ func (p *post) failFor(id string, err error) {
 	p.failIf(func(m outbox.Message) bool { return m.ID == id }, err)
 }
 
-func (p *post) Send(_ context.Context, messages []outbox.Message) []error {
+func (p *post) Send(_ context.Context, messages []outbox.Message) []outbox.Sent {
 	if p.before != nil {
 		p.before()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	errs := make([]error, len(messages))
+	all := make([]outbox.Sent, len(messages))
 	keys := map[string]bool{}
 	var call []string
 	for i, m := range messages {
@@ -293,30 +294,34 @@ func (p *post) Send(_ context.Context, messages []outbox.Message) []error {
 		call = append(call, string(m.Body))
 		p.tries++
 		if p.fault != nil {
-			errs[i] = p.fault(m)
+			all[i].Err = p.fault(m)
 		}
-		if errs[i] == nil {
+		if all[i].Err == nil {
+			all[i].ID = serviceID(p.tries)
 			p.sent = append(p.sent, m)
 		}
 	}
 	p.calls = append(p.calls, call)
-	return errs
+	return all
 }
 
-// sending is a sender.
-type sending func(context.Context, []outbox.Message) []error
+// serviceID is what a service gives to the message of the n-th try that reaches it.
+func serviceID(n int) string { return fmt.Sprint("sent-", n) }
 
-func (f sending) Send(ctx context.Context, messages []outbox.Message) []error {
+// sending is a sender.
+type sending func(context.Context, []outbox.Message) []outbox.Sent
+
+func (f sending) Send(ctx context.Context, messages []outbox.Message) []outbox.Sent {
 	return f(ctx, messages)
 }
 
 // inBatches sends so many messages a request, which fails as a whole or not.
 func inBatches(count int, request func(context.Context, []outbox.Message) error) outbox.Sender {
-	return sending(func(ctx context.Context, messages []outbox.Message) []error {
+	return sending(func(ctx context.Context, messages []outbox.Message) []outbox.Sent {
 		return outbox.InBatches(ctx, messages, outbox.Limits{Count: count, Bytes: 1 << 20},
 			func(*outbox.Message) int { return 1 },
-			func(ctx context.Context, batch []outbox.Message) ([]error, error) {
-				return make([]error, len(batch)), request(ctx, batch)
+			func(ctx context.Context, batch []outbox.Message) ([]outbox.Sent, error) {
+				return make([]outbox.Sent, len(batch)), request(ctx, batch)
 			})
 	})
 }

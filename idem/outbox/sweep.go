@@ -27,28 +27,89 @@ const readers = 4
 // messages or when time is up, see [Report.More]. The relay's next sweep then continues from
 // there. The error joins those of shards that could not be read.
 func (r *Relay) Sweep(ctx context.Context) (Report, error) {
-	s := &sweep{
-		run: r.begin(ctx, false), before: time.Now().Add(-r.opts.Grace),
-		size: memory / (len(r.senders) + 1), reading: make(chan struct{}, readers), failed: map[string]error{},
-		known: slices.Collect(maps.Keys(r.senders)),
-	}
-	// The last pass is for destinations that the relay does not know.
+	s := r.sweep(r.begin(ctx, false))
 	var g sync.WaitGroup
-	for _, name := range append(slices.Clone(s.known), "") {
+	for _, name := range s.passes() {
 		g.Go(func() { s.destination(name) })
 	}
 	g.Wait()
-	return s.report, errors.Join(slices.Collect(maps.Values(s.failed))...)
+	return s.report, s.err()
 }
+
+// Poll is for a store without a stream, such as pgstore's. Every so often it sweeps each destination, and sends all
+// that waits, however young it is. It returns when the context has ended, or when that is about to reach its deadline.
+// No destination waits for another one. One that is down is looked at every 10 s, and so are messages for
+// destinations that the relay does not know. After an error it waits for 10 s, too.
+//
+// Poll does not use [Options.Grace]: each try is noted before it is made. Unless [Options.MaxTries] says otherwise,
+// 30 tries of a message may fail, which take at least 45 minutes.
+//
+// report, if not nil, gets the report and the error of each such sweep. It is called by one goroutine at a time.
+func (r *Relay) Poll(ctx context.Context, every time.Duration, report func(Report, error)) {
+	var g sync.WaitGroup
+	var mu sync.Mutex
+	for _, name := range r.sweep(nil).passes() {
+		g.Go(func() {
+			for {
+				x := r.begin(ctx, false)
+				x.polls = true
+				s := r.sweep(x)
+				s.destination(name)
+				err := s.err()
+				if report != nil {
+					mu.Lock()
+					report(s.report, err)
+					mu.Unlock()
+				}
+				wait := every
+				if name == "" || err != nil || s.isDown(name) {
+					wait = max(every, pause)
+				}
+				if !sleep(ctx, wait) {
+					return
+				}
+			}
+		})
+	}
+	g.Wait()
+}
+
+// sleep reports whether the context has time left after it.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < d+margin {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+func (r *Relay) sweep(x *run) *sweep {
+	s := &sweep{
+		run: x, before: time.Now().Add(-r.opts.Grace), size: memory / (len(r.senders) + 1), failed: map[string]error{},
+		known: slices.Collect(maps.Keys(r.senders)),
+	}
+	if x != nil && x.polls {
+		s.before = time.Now()
+	}
+	return s
+}
+
+// passes are the destinations that a sweep looks at. The last one is for those that the relay does not know.
+func (s *sweep) passes() []string { return append(slices.Clone(s.known), "") }
+
+func (s *sweep) err() error { return errors.Join(slices.Collect(maps.Values(s.failed))...) }
 
 // sweep is one call of Sweep.
 type sweep struct {
 	*run
-	before  time.Time
-	known   []string // destinations
-	size    int      // of what a pass reads at a time, and of what goes before that in its order
-	reading chan struct{}
-	failed  map[string]error // by text
+	before time.Time
+	known  []string         // destinations
+	size   int              // of what a pass reads at a time, and of what goes before that in its order
+	failed map[string]error // by text
 }
 
 // pass is one destination's iteration over the shards. It may take several sweeps.

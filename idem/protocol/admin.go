@@ -114,29 +114,33 @@ type Prolongation struct {
 // record. It says nothing of inputs and results.
 type Audit struct {
 	// ID of the record, and of this entry among its.
-	ID, Entry string
+	ID    string `json:"id"`
+	Entry string `json:"entry"`
 	// At is when it was changed.
-	At time.Time
+	At time.Time `json:"at"`
 	// Who changed it, Why, and with which Tool.
-	Who, Why, Tool string
+	Who  string `json:"who,omitzero"`
+	Why  string `json:"why,omitzero"`
+	Tool string `json:"tool,omitzero"`
 	// Change is what was done.
-	Change Change
+	Change Change `json:"change"`
 	// From and To are the states before and after, Attempt the record's number.
-	From, To State
-	Attempt  int
+	From    State `json:"from,omitzero"`
+	To      State `json:"to,omitzero"`
+	Attempt int   `json:"attempt,omitzero"`
 	// Ref is the provider's reference that was given.
-	Ref string
+	Ref string `json:"ref,omitzero"`
 	// Steps has the verdicts on steps of a ChangeResolved, by name.
-	Steps map[string]StepVerdict
-	// Until is until when a ChangeExtended keeps the record, in whole seconds.
-	Until time.Time
+	Steps map[string]StepVerdict `json:"steps,omitzero"`
+	// Until is until when a ChangeExtended keeps the record, or a ChangePaused lasts, in whole seconds.
+	Until time.Time `json:"until,omitzero"`
 	// What was changed, where that is not the record's state: a message of the outbox.
-	What string
+	What string `json:"what,omitzero"`
 	// Unconfirmed says that it is not known whether the change was made, as of a ChangeUnreadable: a
 	// store without transactions writes its entry before the change and confirms it afterwards.
-	Unconfirmed bool
+	Unconfirmed bool `json:"unconfirmed,omitzero"`
 	// ExpiresAt is until when the entry is kept.
-	ExpiresAt time.Time
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // Change is a change of a record from outside its attempts.
@@ -154,9 +158,14 @@ const (
 	ChangeExtended Change = "extended"
 	// ChangeForgotten: the record was removed.
 	ChangeForgotten Change = "forgotten"
-	// ChangeRequeued: a dead letter of the outbox, published by the record's operation, is sent
-	// again. From and To are empty.
+	// ChangeRequeued: a dead letter of the outbox, or a message that was sent, published by the record's
+	// operation, is sent again. From and To are empty.
 	ChangeRequeued Change = "requeued"
+	// ChangePaused: calls were paused, until Until if that is set. The ID is that of the [Pause]. From and To
+	// are empty.
+	ChangePaused Change = "paused"
+	// ChangeResumed: they were resumed.
+	ChangeResumed Change = "resumed"
 	// ChangeUnreadable: the entry is damaged, or a newer version has written it. Why says what is
 	// wrong, the other fields have what could be read.
 	ChangeUnreadable Change = "unreadable"
@@ -220,6 +229,8 @@ type ExpiredPage struct {
 	Looked, Removed int
 	// Next is the next page; empty after the last one.
 	Next string
+	// Done says that nothing more has expired, in any segment.
+	Done bool
 }
 
 // Scanner lists all records of a table, for what no index holds. A [Store] may be without it.
@@ -238,12 +249,15 @@ type ScanQuery struct {
 	Page string
 	// Limit is how many items are looked at; zero for as many as the store likes.
 	Limit int
+	// Results asks for the records as [Store.Get] gives them, with the results that lie in them. It costs the
+	// store nothing more.
+	Results bool
 }
 
 // ScanPage is one page of all records.
 type ScanPage struct {
-	// Records as [Record.WithoutResults] gives them. They may be some seconds old: read one with
-	// [Store.Get] before you decide about it.
+	// Records as [Record.WithoutResults] gives them, unless the query asks for results. They may be some seconds
+	// old: read one with [Store.Get] before you decide about it.
 	Records []*Record
 	// Unreadable records, by their IDs: see [ErrRecordUnreadable].
 	Unreadable []string

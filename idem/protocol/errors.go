@@ -85,6 +85,18 @@ func (e *StoreError) Unwrap() error { return e.Err }
 // Is makes the error match [ErrStoreUnavailable].
 func (e *StoreError) Is(target error) bool { return target == ErrStoreUnavailable }
 
+// Unsent is the error of a call that was made before a write. The write was not sent, so a [*StoreError]
+// is not Ambiguous.
+func Unsent(err error) error {
+	failed, ok := errors.AsType[*StoreError](err)
+	if !ok || !failed.Ambiguous {
+		return err
+	}
+	own := *failed
+	own.Ambiguous = false
+	return &own
+}
+
 // TooLargeError is how a store says that a result exceeds what it can keep.
 // Nothing was written to the record.
 type TooLargeError struct {

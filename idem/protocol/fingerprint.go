@@ -9,18 +9,46 @@ import (
 
 // Fingerprint is a digest of an operation's input: a version, a colon and a
 // base64url SHA-256 without padding, such as "1:47DE…U". Equal inputs have equal
-// fingerprints on every machine and in every release that writes this version.
+// fingerprints on every machine and in every release that makes this version.
+//
+// That of a call may have the digests of several versions, with spaces between them. It is compared with
+// a record's by the digest of the record's version. A record has one: the call's first ([Fingerprint.Recorded]).
+// So a release that makes a new version is compared with records of before, and decides by the order which
+// version it writes.
 type Fingerprint string
 
-// fingerprintVersion changes with anything that gives some input another digest.
-const fingerprintVersion = 1
+// FingerprintVersion is the newest version that this release makes. A new one is due with anything that
+// gives some input another digest.
+const FingerprintVersion = 1
 
-const fingerprintPrefix = "1:"
+// FingerprintOf returns the fingerprint of a version with the digest.
+func FingerprintOf(version int, sum [sha256.Size]byte) Fingerprint {
+	var text [8 + 43]byte
+	start := append(strconv.AppendInt(text[:0], int64(version), 10), ':')
+	return Fingerprint(base64.RawURLEncoding.AppendEncode(start, sum[:]))
+}
 
-// FingerprintOf returns the fingerprint of this release's version with the digest.
-func FingerprintOf(sum [sha256.Size]byte) Fingerprint {
-	var text [len(fingerprintPrefix) + 43]byte
-	return Fingerprint(base64.RawURLEncoding.AppendEncode(append(text[:0], fingerprintPrefix...), sum[:]))
+// Recorded is what a record keeps of a call's fingerprint: the digest of one version.
+func (f Fingerprint) Recorded() Fingerprint {
+	first, _, _ := f.cut()
+	return first
+}
+
+// Digested returns the fingerprint with other digests: those that a function makes of the fingerprint of
+// each version.
+func (f Fingerprint) Digested(sum func(Fingerprint) [sha256.Size]byte) Fingerprint {
+	first, rest, more := f.cut()
+	digested := FingerprintOf(first.version(), sum(first))
+	if more {
+		digested += " " + rest.Digested(sum)
+	}
+	return digested
+}
+
+// cut returns the fingerprint of the first version, and those behind it.
+func (f Fingerprint) cut() (first, rest Fingerprint, more bool) {
+	one, others, more := strings.Cut(string(f), " ")
+	return Fingerprint(one), Fingerprint(others), more
 }
 
 // Match is what comparing a call's fingerprint with a stored one says.
@@ -34,29 +62,41 @@ const (
 	MatchSame
 	// MatchDifferent: the input is another one.
 	MatchDifferent
-	// MatchNewer: a newer release wrote the stored fingerprint. Nothing can be
-	// said about the input; it is not a mismatch.
+	// MatchNewer: the stored fingerprint is of a version that the call does not have, such as
+	// that of a newer release. Nothing can be said about the input; it is not a mismatch.
 	MatchNewer
 )
 
 // Compare compares a call's fingerprint with the one in its record.
 func (f Fingerprint) Compare(stored Fingerprint) Match {
-	mine := f.version()
-	theirs := mine
-	if stored != f {
-		theirs = stored.version()
-	}
-	switch {
-	case mine != fingerprintVersion || theirs == 0:
+	theirs := stored.version()
+	if theirs == 0 {
 		return MatchUnreadable
-	case theirs != mine:
-		// Digests of two versions say nothing about each other. There is no version before
-		// the first; a release that writes another one has to compute this one too.
-		return MatchNewer
-	case f == stored:
-		return MatchSame
 	}
-	return MatchDifferent
+	match, known := MatchNewer, false
+	for rest, more := f, true; more; {
+		var mine Fingerprint
+		mine, rest, more = rest.cut()
+		version := theirs
+		if mine != stored {
+			version = mine.version()
+		}
+		known = known || 0 < version && version <= FingerprintVersion
+		switch {
+		case version == 0:
+			return MatchUnreadable
+		case version != theirs:
+			// Digests of two versions say nothing about each other.
+		case mine == stored:
+			match = MatchSame
+		default:
+			match = MatchDifferent
+		}
+	}
+	if !known {
+		return MatchUnreadable // this release has not made it
+	}
+	return match
 }
 
 // version returns the version number, 0 if this is not a fingerprint. What
@@ -71,7 +111,7 @@ func (f Fingerprint) version() int {
 	if err != nil {
 		return 0
 	}
-	if version == fingerprintVersion && !isDigest(digest) {
+	if version <= FingerprintVersion && !isDigest(digest) {
 		return 0
 	}
 	return version

@@ -10,10 +10,12 @@ import (
 	"strings"
 )
 
-// NewID returns a random identifier of 128 bits.
+// NewID returns a random identifier of 127 bits. It begins with a letter: a command line takes
+// what begins with "-" for a flag.
 func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
+	b[0] &= 0x7f
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 

@@ -31,121 +31,127 @@ const (
 // a store hands out is the receiver's own.
 type Record struct {
 	// ID is the key's, as idem.Key.ID gives it; Value the caller's, if the operation keeps it.
-	ID, Value string
+	ID    string `json:"id"`
+	Value string `json:"value,omitzero"`
 	// State, see [Next] for what leads where.
-	State State
+	State State `json:"state"`
 	// Repeat is the strictest declaration among the calls for this record.
-	Repeat Repeat
+	Repeat Repeat `json:"repeat,omitzero"`
 	// Fingerprint of the input that the record belongs to.
-	Fingerprint Fingerprint
+	Fingerprint Fingerprint `json:"fingerprint,omitzero"`
 	// Codec names how the record's results are encoded; empty for JSON.
-	Codec string
+	Codec string `json:"codec,omitzero"`
 	// Owner is the random token of the attempt that holds, or last held, the claim.
-	Owner string
+	Owner string `json:"owner"`
 	// Attempt counts the claims of this record, from 1. For operators and logs.
-	Attempt int
+	Attempt int `json:"attempt"`
 	// Write is the id of the write that produced this version of the record.
-	Write string
+	Write string `json:"write"`
 	// Seen is the write that the latest claim, or a [Prolongation] since, was made over; empty
 	// for a first one. A retry of that write learns from it that it had landed.
-	Seen string
+	Seen string `json:"seen,omitzero"`
 	// LeaseUntil is when the claim stops being respected, without the skew margin.
-	LeaseUntil time.Time
+	LeaseUntil time.Time `json:"lease_until,omitzero"`
 	// ExpiresAt is the time until which the outcome is replayed at least; zero means forever.
 	// Calls claim the key once the skew margin is over too.
-	ExpiresAt time.Time
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// Retention as the claim was given it.
-	Retention time.Duration
+	Retention time.Duration `json:"-"`
 	// CreatedAt is when the first attempt claimed, UpdatedAt the last write.
-	CreatedAt, UpdatedAt time.Time
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	UpdatedAt time.Time `json:"updated_at,omitzero"`
 	// Uncertain says that an attempt that is over may have taken effect. A
 	// Released record without it excludes execution.
-	Uncertain bool
+	Uncertain bool `json:"uncertain,omitzero"`
 	// Sealed says that the store of its claim encrypts results: a store that adds one does too.
-	Sealed bool
+	Sealed bool `json:"sealed,omitzero"`
 	// Body describes the recorded result; read it with [Store.Result].
-	Body Body
+	Body Body `json:"body,omitzero"`
 	// Omitted says that the outcome was recorded without its result.
-	Omitted bool
+	Omitted bool `json:"omitted,omitzero"`
 	// Failure of a Failed record; of others the last attempt's error, for operators. Of a record
 	// that another call or a sweep has parked it says which and why, see [Lapse].
-	Failure *Failure
+	Failure *Failure `json:"failure,omitzero"`
 	// Ref is what the provider calls the effect, as the attempt or a resolver said. RefWrite is the
 	// id of the write that set it; empty if an earlier attempt's did.
-	Ref, RefWrite string
+	Ref      string `json:"ref,omitzero"`
+	RefWrite string `json:"ref_write,omitzero"`
 	// Resolved says that the outcome was recorded from outside, by [EventResolve].
-	Resolved bool
+	Resolved bool `json:"resolved,omitzero"`
 	// Unsettled counts the attempts that are over, may have taken effect and left no outcome; a
 	// lapsed one from the claim that takes it over. It counts only where the record is Uncertain.
-	Unsettled int
+	Unsettled int `json:"unsettled,omitzero"`
 	// Due is when a sweep should look at the record next: of a watched claim after its
 	// lease, of an open question from when it was opened. Zero if none needs to. Exactly
 	// the records that have it are in the index.
-	Due time.Time
+	Due time.Time `json:"due,omitzero"`
 	// OpenSince is when the record became an open question; zero if it is none.
-	OpenSince time.Time
+	OpenSince time.Time `json:"open_since,omitzero"`
 	// Sweep is the id of the latest [Postponement], Probes how often the answer was looked for,
 	// EscalatedAt when that was escalated. They end with the question.
-	Sweep       string
-	Probes      int
-	EscalatedAt time.Time
+	Sweep       string    `json:"sweep,omitzero"`
+	Probes      int       `json:"probes,omitzero"`
+	EscalatedAt time.Time `json:"escalated_at,omitzero"`
 	// ResponseVersion is the caller's version of the result's schema.
-	ResponseVersion int
+	ResponseVersion int `json:"response_version,omitzero"`
 	// Ticket is a random part of the id by which a client asks for the state of what was
 	// accepted for later; empty for anything else.
-	Ticket string
+	Ticket string `json:"ticket,omitzero"`
 	// Steps recorded so far, by name. A record that is Failed has none, and a Completed one those
 	// without results that a resolution has left, for a later one that must know what to undo.
-	Steps map[string]RecordedStep
+	Steps map[string]RecordedStep `json:"steps,omitzero"`
 }
 
 // Body describes a recorded result. Data holds it unless it lies in parts.
 type Body struct {
 	// Data is the stored form, encoded as Encoding says.
-	Data []byte
+	Data []byte `json:"data,omitzero"`
 	// Encoding is the name of the store's compression, empty for none.
-	Encoding string
+	Encoding string `json:"encoding,omitzero"`
 	// Parts is the number of parts outside the record, 0 for none.
-	Parts int
+	Parts int `json:"parts,omitzero"`
 	// Size is the length of the result in bytes, Stored that of its stored form. Size is -1
 	// where the result was not read, see [Record.WithoutResults].
-	Size, Stored int
+	Size   int `json:"size,omitzero"`
+	Stored int `json:"stored,omitzero"`
 	// Digest is the SHA-256 of the stored form, if it lies in parts.
-	Digest []byte
+	Digest []byte `json:"digest,omitzero"`
 }
 
 // Failure is a terminal error as it is recorded and replayed.
 type Failure struct {
 	// Message is the error's text, Type its Go type without package path or the
 	// type the error names itself, Code what it says of itself as a code.
-	Message, Type, Code string
+	Message string `json:"message,omitzero"`
+	Type    string `json:"type,omitzero"`
+	Code    string `json:"code,omitzero"`
 }
 
 // RecordedStep is a recovery point inside an operation, as it is recorded: begun, not
 // executed, failed, or done with a result.
 type RecordedStep struct {
 	// Begun is set while an at-most-once step has its begin mark and no outcome.
-	Begun bool
+	Begun bool `json:"begun,omitzero"`
 	// NotExecuted is set if an at-most-once step began and provably had no effect: it
 	// may begin again.
-	NotExecuted bool
+	NotExecuted bool `json:"not_executed,omitzero"`
 	// FromResolution is set from when a resolution has recorded the step's outcome until an attempt
 	// uses that. With Begun, an attempt could not use it, and the step is interrupted again.
-	FromResolution bool
+	FromResolution bool `json:"from_resolution,omitzero"`
 	// BegunAt is when the begin mark was written, in milliseconds; zero without one. An outcome
 	// that a resolution has recorded keeps it.
-	BegunAt time.Time
+	BegunAt time.Time `json:"begun_at,omitzero"`
 	// Failure is the step's terminal error, if it has one. Of an Omitted one it
 	// says why its result could not be kept.
-	Failure *Failure
+	Failure *Failure `json:"failure,omitzero"`
 	// Omitted says that the step is done and that its result could not be kept.
-	Omitted bool
+	Omitted bool `json:"omitted,omitzero"`
 	// Body describes what the step returned; read it with [Store.StepResult].
-	Body Body
+	Body Body `json:"body,omitzero"`
 	// Compensates says that the step has a compensation, see [RecordedStep.NeedsCompensation].
-	Compensates bool
+	Compensates bool `json:"compensates,omitzero"`
 	// Write is the id of the write that recorded the step.
-	Write string
+	Write string `json:"write,omitzero"`
 }
 
 // Done reports whether the step has an outcome, which a later attempt gets.

@@ -207,3 +207,9 @@ func TestAConfigErrorIsASentence(t *testing.T) {
 	require.EqualError(t, &protocol.ConfigError{What: "idem.New", Problem: "the store is nil"},
 		"idem: idem.New: the store is nil")
 }
+
+func TestAnIdentifierIsNoFlag(t *testing.T) {
+	for range 1000 {
+		require.Regexp(t, `^[A-Za-f][\w-]{21}$`, protocol.NewID())
+	}
+}

@@ -24,10 +24,11 @@ import (
 //     been applied or may still be, and Down whether the store could not work, as
 //     opposed to having answered or not having been asked.
 //
-// A store that can lock a row, as SQL can, needs no conditions of its own. In one transaction
-// it locks the record's key, reads the record, calls the write's Apply, writes the record that this
-// returns with the unit of work or the audit, and commits. If the reply is lost, it does that
-// again: Apply of a write that has landed returns the very record that it was given.
+// A store that can replace a row on the condition that it is as it was read, as SQL and Redis can, needs no
+// conditions of its own: it reads the record, calls the write's Apply, and replaces the record by what this returns,
+// together with the unit of work or the audit, or begins again. If the reply is lost, it does that again too: Apply
+// of a write that has landed returns the very record that it was given. Package casstore does this over a small
+// driver.
 //
 // A store sends a failed write again, unchanged, while its context allows. It may ration that
 // for Acquire and for reads, unless [WithoutRetryQuota] marks their context.
@@ -113,6 +114,20 @@ type Traits struct {
 	StepExtra int
 	// NoUnits is why the store commits no [Unit], with what to do instead; nil if it commits units.
 	NoUnits error
+	// Lossy is why a record may be lost that the store has confirmed, with what to do: a handler may then run
+	// again. Nil if none is.
+	Lossy error
+}
+
+// Refuses is why no call may run an operation over the store, or accept it for later; nil if calls may.
+func (t Traits) Refuses(atomic bool, r Repeat, later bool) error {
+	switch {
+	case atomic && t.NoUnits != nil:
+		return t.NoUnits
+	case r != Repeatable || later:
+		return t.Lossy
+	}
+	return nil
 }
 
 // Claim is the right to run, as it is to be written.
@@ -335,7 +350,8 @@ type ReferenceWrite struct {
 
 // Unit is a handler's unit of work: what it wants to be written together with its
 // outcome, or not at all. It is of a kind that the store understands, which commits it
-// with [Finish].
+// with [Finish]. If it holds something until then, such as a connection, it has a method Drop, which the engine
+// calls once the attempt has ended, whether the unit has committed or not.
 type Unit interface {
 	// Seal ends the collecting and reports whether there is anything to commit. The
 	// engine calls it once the handler has returned.

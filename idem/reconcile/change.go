@@ -2,14 +2,12 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -155,9 +153,9 @@ func (r *Reconciler) prolongs(rec *idem.Record, until time.Time) protocol.Action
 }
 
 // Forget removes a record that has ended, with its result, for a person's right to
-// erasure or for tests. Its price: a later call with the key runs the handler again. An
-// open question, and a record in progress, give [ErrOpen]. No record counts as removed. The check
-// record of an operation with a secret is not removed.
+// erasure or for tests. Its price: a later call with the key runs the handler again, with the
+// same token, and the messages that it publishes then have other ids. An open question, and a record in progress,
+// give [ErrOpen]. No record counts as removed. The check record of an operation with a secret is not removed.
 // Results of steps that are stored next to the record stay until its retention is over, and
 // published messages until theirs is. The record is removed before the parts of a large
 // result. Parts that an error leaves expire, in DynamoDB a day after the retention.
@@ -185,30 +183,4 @@ func (r *Reconciler) Forget(ctx context.Context, id string, by Change) error {
 // forgets reports whether the record can be removed.
 func (r *Reconciler) forgets(rec *idem.Record) bool {
 	return protocol.Next(rec, protocol.Event{Kind: protocol.EventForget, Seen: rec.Write}, r.now()).Do == protocol.DoApply
-}
-
-// DeadLetterStore is what a [Store] does for dead letters: a *dynamostore.AdminStore has it, a
-// *memstore.Store is without it.
-type DeadLetterStore interface {
-	// Requeue has a dead letter of the outbox sent again, if it is as it was read, and writes the
-	// entry with that, or before it as Unconfirmed.
-	Requeue(ctx context.Context, e *outbox.Entry, a protocol.Audit) error
-}
-
-// Requeue has a dead letter of the outbox sent again, from its first try on, under the same id.
-// The change is in the history of the record whose operation has published it. A message that
-// is no dead letter any more as it was read gives [ErrNotFound]. [Change.IfWrite] is not used. A store
-// without [DeadLetterStore] gives errors.ErrUnsupported.
-func (r *Reconciler) Requeue(ctx context.Context, e *outbox.Entry, by Change) error {
-	if err := by.check(); err != nil {
-		return err
-	}
-	letters, ok := r.store.(DeadLetterStore)
-	if !ok {
-		return fmt.Errorf("reconcile: the store %T has no dead letters: use a *dynamostore.AdminStore: %w", r.store,
-			errors.ErrUnsupported)
-	}
-	a := r.audit(&idem.Record{ID: e.Record}, by, protocol.ChangeRequeued, "", "")
-	a.What = fmt.Sprintf("message %s to %s", e.ID, e.Destination)
-	return letters.Requeue(ctx, e, *a)
 }

@@ -3,6 +3,8 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +204,16 @@ func TestAChangeOfARecordThatKeepsBeingWrittenEnds(t *testing.T) {
 type lettered struct {
 	reconcile.Store
 	noted []protocol.Audit
+	pages [][]*outbox.Entry
+	fault error
+}
+
+func (l *lettered) Messages(_ context.Context, _, page string) ([]*outbox.Entry, string, error) {
+	n, _ := strconv.Atoi(page)
+	if next := n + 1; next < len(l.pages) {
+		return l.pages[n], strconv.Itoa(next), l.fault
+	}
+	return l.pages[n], "", l.fault
 }
 
 func (l *lettered) Requeue(_ context.Context, _ *outbox.Entry, a protocol.Audit) error {
@@ -220,7 +232,47 @@ func TestARequeuedDeadLetterIsInTheHistory(t *testing.T) {
 		[]string{a.ID, a.Who, a.Why, a.What})
 	require.Equal(r.t, protocol.ChangeRequeued, a.Change)
 	require.False(r.t, a.ExpiresAt.IsZero())
+	e.State, e.SentID, e.SentAt = outbox.Dispatched, "sqs-1", r.Clock.Now()
+	r.Clock.Advance(reconcile.ResendAfter - time.Minute)
+	require.ErrorIs(r.t, rc.Requeue(r.t.Context(), e, alice), reconcile.ErrSentLately)
+	require.Len(r.t, l.noted, 1)
+	r.Clock.Advance(2 * time.Minute)
+	require.NoError(r.t, rc.Requeue(r.t.Context(), e, alice))
+	require.Equal(r.t, "message m-1 to orders, sent before as sqs-1,", l.noted[1].What)
 
 	require.ErrorAs(r.t, rc.Requeue(r.t.Context(), e, reconcile.Change{Actor: "alice"}), new(*idem.ConfigError))
 	require.ErrorIs(r.t, r.Requeue(r.t.Context(), e, alice), errors.ErrUnsupported, "a store without an outbox")
+}
+
+func TestMessagesOfARecordAreInTheirOrder(t *testing.T) {
+	r := newRig(t, refund)
+	at := func(seconds, number int) *outbox.Entry {
+		return &outbox.Entry{Created: time.Unix(int64(seconds), 0), Number: number}
+	}
+	l := &lettered{Store: r.Faults, pages: [][]*outbox.Entry{{at(2, 1), at(1, 1)}, {}, {at(1, 0), at(2, 0)}}}
+	got, next, err := r.over(l).Messages(r.t.Context(), "acme#refund#1", "")
+	require.NoError(r.t, err)
+	require.Equal(r.t, []*outbox.Entry{at(1, 0), at(1, 1), at(2, 0), at(2, 1)}, got)
+	require.Empty(r.t, next)
+	l.fault = errors.New("denied")
+	_, _, err = r.over(l).Messages(r.t.Context(), "acme#refund#1", "")
+	require.ErrorIs(r.t, err, l.fault)
+	got, _, err = r.Messages(r.t.Context(), "acme#refund#1", "")
+	require.NoError(r.t, err)
+	require.Empty(r.t, got, "a store without an outbox")
+}
+
+func TestAPageOfMessagesIsBounded(t *testing.T) {
+	r := newRig(t, refund)
+	several := func(n int) []*outbox.Entry { return slices.Repeat([]*outbox.Entry{{}}, n) }
+	l := &lettered{Store: r.Faults, pages: [][]*outbox.Entry{several(60), several(60), several(60), several(1)}}
+	var pages []int
+	for page := ""; ; {
+		got, next, err := r.over(l).Messages(r.t.Context(), "acme#refund#1", page)
+		require.NoError(r.t, err)
+		if pages, page = append(pages, len(got)), next; page == "" {
+			break
+		}
+	}
+	require.Equal(r.t, []int{120, 61}, pages)
 }

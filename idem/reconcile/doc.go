@@ -24,4 +24,6 @@
 // [Reconciler.Extend] keeps a record that has ended for longer than its retention, and
 // [Reconciler.Forget] removes it. [Reconciler.List] has what is open, [Reconciler.History] the changes
 // of one record and [Reconciler.Changes] those of all, by time.
+//
+// Package ledger compares what a provider did in a day with the records of that day.
 package reconcile

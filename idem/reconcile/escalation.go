@@ -179,6 +179,6 @@ func SendTo(sender outbox.Sender) func(context.Context, Escalation) error {
 		}
 		return sender.Send(ctx, []outbox.Message{{
 			ID: g.Message, Destination: "escalations", Type: "idem.escalated", ContentType: "application/json", Body: body,
-		}})[0]
+		}})[0].Err
 	}
 }

@@ -48,7 +48,7 @@ func (s *sweep) expire(ctx context.Context) error {
 		if q.Page = page.Next; q.Page != "" {
 			continue
 		}
-		if looked >= expireItems || requests >= expireRequests {
+		if page.Done || looked >= expireItems || requests >= expireRequests {
 			return nil
 		}
 		q.Segment = (q.Segment + 1) % segments

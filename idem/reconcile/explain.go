@@ -118,7 +118,7 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 }
 
 // otherInput is the fingerprint of an input that no record has.
-var otherInput = protocol.FingerprintOf([32]byte{1})
+var otherInput = protocol.FingerprintOf(protocol.FingerprintVersion, [32]byte{1})
 
 // gets says what a call gets that has the record's input, or another one.
 func (r *Reconciler) gets(rec *idem.Record, input protocol.Fingerprint, now time.Time) string {

@@ -121,13 +121,14 @@ func TestWhatIsExplainedIsWhatHappens(t *testing.T) {
 			require.Truef(t, strings.HasPrefix(e.SameInput, r.got(1)), "%s", e.SameInput)
 			require.Truef(t, strings.HasPrefix(e.OtherInput, standing(t, s).got(2)), "%s", e.OtherInput)
 			for i, d := range e.Decisions {
-				r := standing(t, s)
+				r := standing(t, s) // a little later than the first one: its times are its own
+				refused := r.explain(r.key).Decisions[i].Refused
 				err := r.decide(d)
 				require.Equalf(t, d.Refused == "", err == nil, "%+v: %v", d, err)
 				if err == nil {
 					require.Truef(t, strings.HasPrefix(d.Then, r.got(1)), "%s", d.Then)
 				}
-				if until, ok := strings.CutPrefix(d.Refused, "not before "); ok {
+				if until, ok := strings.CutPrefix(refused, "not before "); ok {
 					until, _, _ = strings.Cut(until, ",")
 					at, err := time.Parse(time.RFC3339, until)
 					require.NoError(t, err)

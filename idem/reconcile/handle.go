@@ -1,10 +1,12 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
@@ -52,7 +54,7 @@ func (s *sweep) countLeft() { s.count(func(r *Report) { r.Left++ }) }
 
 // sameInput stands for the record's fingerprint, which may be of a newer version: a sweep
 // has no input that could be another one.
-const sameInput protocol.Fingerprint = "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+var sameInput = protocol.FingerprintOf(protocol.FingerprintVersion, [32]byte{})
 
 // handle does about the record what the next call would do, without running the handler. The
 // error is the store's.
@@ -76,13 +78,7 @@ func (s *sweep) handle(rec *idem.Record) error {
 		return s.park(rec, op)
 	case protocol.DoTakeOver:
 		if rec.State == idem.Pending && !rec.Uncertain {
-			return s.handleNotStarted(rec)
-		}
-		// What a call may take over is not parked: its handler may know how to close the step. The
-		// provider may be faster.
-		if op.OnAbandoned == nil && op.Probe != nil && rec.State == idem.InProgress && rec.Interrupted() &&
-			rec.EscalatedAt.IsZero() {
-			return s.ask(rec, op)
+			return s.handlePending(rec)
 		}
 		return s.handleAbandoned(rec, op)
 	case protocol.DoUnreadable:
@@ -141,12 +137,26 @@ func (s *sweep) attemptsOver(rec *idem.Record, op Operation) string {
 	return fmt.Sprintf("; it has had its %d attempts", op.Operation.MaxAttempts)
 }
 
-// handleAbandoned is about work that the next call would go on with.
+// handleAbandoned is about work that the next call would go on with. In a pause no call does. The time of a pause
+// does not count, nor the time that callers need afterwards to come again.
 func (s *sweep) handleAbandoned(rec *idem.Record, op Operation) error {
 	if rec.State == idem.InProgress && !rec.EscalatedAt.IsZero() {
 		now := s.r.now()
 		return s.postponeAndReport(rec, notice.SweepPostponed, now.Add(untilLook(now.Sub(rec.EscalatedAt))), rec.Probes,
 			"it is escalated", nil)
+	}
+	next, recovered, err := s.paused(rec)
+	if err != nil {
+		return err
+	}
+	op.EscalateAfter = max(op.EscalateAfter, latest(next, recovered).Sub(since(rec)))
+	switch {
+	case op.OnAbandoned == nil && op.Probe != nil && rec.State == idem.InProgress && rec.Interrupted():
+		// What a call may take over is not parked: its handler may know how to close the step. The
+		// provider may be faster, also in a pause.
+		return s.ask(rec, op)
+	case !next.IsZero():
+		return s.postponeAndReport(rec, notice.SweepPostponed, next, rec.Probes, "its operation is paused", nil)
 	}
 	why := "a call with its key would go on with it"
 	if op.OnAbandoned == nil || s.opts.DryRun {
@@ -188,6 +198,37 @@ func (s *sweep) by(why string) Change { return Change{Actor: s.opts.Who, Reason:
 // shortened is the text at a length that a record of a change and a message can have.
 func shortened(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+}
+
+// handlePending is about accepted work whose time to begin is over. The time of a pause does not count,
+// nor the time that its message needs afterwards to come again.
+func (s *sweep) handlePending(rec *idem.Record) error {
+	next, recovered, err := s.paused(rec)
+	if err != nil {
+		return err
+	}
+	if until := latest(next, recovered); until.After(s.r.now()) {
+		return s.postponeAndReport(rec, notice.SweepPostponed, until, rec.Probes, "its operation is or was paused", nil)
+	}
+	return s.handleNotStarted(rec)
+}
+
+// paused says when to look again at a record whose operation is paused, zero if it is not, and when what a pause
+// since the record waits has turned away has come again.
+func (s *sweep) paused(rec *idem.Record) (next, recovered time.Time, err error) {
+	pauses, err := s.readPauses()
+	now := s.r.now()
+	tenant, operation := namesOf(rec.ID)
+	for _, p := range pauses {
+		switch {
+		case !p.Covers(cmp.Or(tenant, idem.SingleTenant), operation):
+		case !p.Ended(now):
+			next = latest(next, now.Add(p.RetryAfter(now)))
+		case p.Until.After(since(rec)):
+			recovered = latest(recovered, p.Recovers())
+		}
+	}
+	return next, recovered, err
 }
 
 // handleNotStarted ends work that was accepted for later and that no worker has started in time.

@@ -169,9 +169,10 @@ func guarded(f func() error) (err error) {
 }
 
 // Counts has as metrics, by the names of package schema, what the observer does not get: that
-// there was a sweep, and what it had no time for. A dry run has none.
+// there was a sweep, what it had no time for, and the expired items that it removed. A dry run has none.
 func (r Report) Counts() iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
-		_ = r.DryRun || yield(schema.MetricSwept, 1) && yield(schema.MetricSweepLeft, r.Left)
+		_ = r.DryRun || yield(schema.MetricSwept, 1) && yield(schema.MetricSweepLeft, r.Left) &&
+			yield(schema.MetricExpired, r.Expired)
 	}
 }

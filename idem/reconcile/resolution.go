@@ -140,6 +140,8 @@ var (
 	ErrOpen = errors.New("reconcile: only a record that has ended can be forgotten")
 	// ErrExpired: the record to extend has expired, and counts as absent.
 	ErrExpired = errors.New("reconcile: the record has expired")
+	// ErrSentLately: the message to send again was sent less than [ResendAfter] ago.
+	ErrSentLately = errors.New("reconcile: the message was sent a moment ago, and a FIFO queue or topic would drop it")
 )
 
 // NotUndoneError says which steps of a record have compensations, where a resolution would

@@ -61,6 +61,43 @@ type sweep struct {
 
 	mu     sync.Mutex
 	report Report
+
+	read pausesRead
+}
+
+// pausesRead is what was paused when the store was last asked, and its error.
+type pausesRead struct {
+	sync.Mutex
+	at  time.Time
+	is  protocol.Paused
+	err error
+}
+
+// pausesLast is how long a sweep relies on what it has read of pauses.
+const pausesLast = 5 * time.Second
+
+// readPauses reads what is paused, when it is first needed and again after some seconds.
+func (s *sweep) readPauses() ([]protocol.Pause, error) {
+	store, ok := s.r.store.(PauseStore)
+	if !ok {
+		return nil, nil
+	}
+	p := &s.read
+	p.Lock()
+	defer p.Unlock()
+	if time.Since(p.at) < pausesLast {
+		return p.is.Pauses, p.err
+	}
+	ctx, cancel := s.share(s.ctx)
+	defer cancel()
+	p.at = time.Now() // the table may answer at once
+	if p.is, p.err = store.ReadPaused(ctx); errors.Is(p.err, errors.ErrUnsupported) {
+		p.err = nil
+	}
+	if p.err != nil {
+		p.at = time.Now()
+	}
+	return p.is.Pauses, p.err
 }
 
 // over reports whether there is no time for something that takes d.

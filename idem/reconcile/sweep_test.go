@@ -287,7 +287,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 				require.True(t, report.DryRun)
 				require.NotEmpty(t, report.Actions)
 				for _, method := range r.Faults.Calls() {
-					require.Contains(t, []idemtest.Method{idemtest.Due, idemtest.Get}, method)
+					require.Contains(t, []idemtest.Method{idemtest.Due, idemtest.Get, idemtest.ReadPaused}, method)
 				}
 				require.Equal(t, before, r.record())
 				r.Clock.Advance(24 * time.Hour) // then operators would get it
@@ -357,9 +357,9 @@ func (*textless) Error() string { panic("no text") }
 // outboxes keeps what it is sent.
 type outboxes struct{ messages []outbox.Message }
 
-func (o *outboxes) Send(_ context.Context, m []outbox.Message) []error {
+func (o *outboxes) Send(_ context.Context, m []outbox.Message) []outbox.Sent {
 	o.messages = append(o.messages, m...)
-	return make([]error, len(m))
+	return make([]outbox.Sent, len(m))
 }
 
 // What operators get says all that they need, and nothing of what was asked for.

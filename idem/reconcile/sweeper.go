@@ -55,10 +55,10 @@ type Operation struct {
 	// OnAbandoned gets work that the next call would continue, and for which no call has
 	// come: a lapsed claim of a repeatable operation, or a Released one with steps. It may
 	// send the work again; what was accepted for later waits for the message that brings a worker.
-	// It is called at least once, and again after growing pauses until the work continues. It has
-	// the same time as Probe. Nil means that the work is reported and, after
-	// [Operation.EscalateAfter], escalated. About a claim with an interrupted step Probe is asked
-	// then. It stays claimable: the next call may close the step ([idem.StepConfig]).
+	// It is called at least once, and again after growing pauses until the work continues, and not from 5 seconds
+	// after the operation was paused until that is over. It has the same time as Probe. Nil means that the
+	// work is reported and, after [Operation.EscalateAfter], escalated. About a claim with an interrupted step Probe
+	// is asked then. It stays claimable: the next call may close the step ([idem.StepConfig]).
 	OnAbandoned func(ctx context.Context, q Question) error
 	// Provider names what Probe asks. Operations with the same provider share workers, see
 	// [SweepOptions.Concurrency], and a circuit: after five probes in a row without an
@@ -94,7 +94,7 @@ type SweepOptions struct {
 	// ProbeTimeout bounds a call of Probe, OnAbandoned and Escalate. In a sweep with a
 	// deadline it is at most half of its time. Zero means [DefaultProbeTimeout].
 	ProbeTimeout time.Duration
-	// Expired, a *dynamostore.Remover, is for a table without TTL: it removes items that
+	// Expired, a *dynamostore.Remover or a *pgstore.Store, is for a table without TTL: it removes items that
 	// expired more than a day ago. Each sweep that has time left looks at some 5,000 items of the
 	// table, drawn at random, with at most some 100 requests for a small table. Nil leaves
 	// expired items to TTL.

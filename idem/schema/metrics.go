@@ -13,18 +13,25 @@ const (
 	DimensionOperation = "operation"
 )
 
-// Counts of an engine, without unit. Except for MetricExecuted, a name is the kind of the
-// notice that it counts, see package notice; the log lines have the same word as their kind.
+// Counts of an engine, without unit. A name is the kind of the notice that it counts, see package
+// notice; the log lines have the same word as their kind.
+//
+// MetricClaimed and MetricTookOver are attempts that began. What they exceed MetricExecuted by, over an
+// hour, has not returned: it still runs, or its process was killed at a time-out, before which the exporters
+// write. A process that dies at once, such as without memory or by [os.Exit], takes its last counts along.
+// It shows as Errors of AWS/Lambda, and its watched claims as MetricSweepParked or MetricAbandoned.
 const (
-	MetricExecuted         = "executed"          // a handler ran to its end, or panicked
+	MetricClaimed          = "claimed"           // a first attempt has its claim; atomic mode takes none
 	MetricTookOver         = "took_over"         // a later attempt has its claim
+	MetricExecuted         = "executed"          // a handler ran to its end, or panicked
 	MetricReplayed         = "replayed"          // answered with a recorded outcome
 	MetricInFlight         = "in_flight"         // answered with ErrInFlight: concurrent duplicates
-	MetricAccepted         = "accepted"          // answered with ErrAccepted
+	MetricAccepted         = "accepted"          // accepted for later, or answered with ErrAccepted
 	MetricOutcomeUnknown   = "outcome_unknown"   // answered with ErrOutcomeUnknown
 	MetricKeyReused        = "key_reused"        // answered with ErrKeyReused
 	MetricLimitExceeded    = "limit_exceeded"    // answered with ErrLimitExceeded: a limit of package limit
-	MetricKeyless          = "keyless"           // begun without a key: if it is sent again, it runs again
+	MetricPaused           = "paused"            // answered with ErrPaused: an operator has paused the operation
+	MetricKeyless          = "keyless"           // begun without a key, where it is optional: sent again, it runs again
 	MetricCompleted        = "completed"         // an attempt's result is recorded
 	MetricFailed           = "failed"            // an attempt's terminal failure is recorded
 	MetricReleased         = "released"          // ended without outcome, the key is free
@@ -38,9 +45,19 @@ const (
 	MetricCircuitOpened    = "circuit_opened"    // calls have found the store down, further ones do not ask it
 	MetricFailedOpen       = "failed_open"       // the store is down, the handler runs and nothing is recorded
 	MetricUnreadable       = "record_unreadable" // a record cannot be read, of an engine's or a sweep's
+	MetricWithdrawn        = "withdrawn"         // a claim without a reply was taken back; if that waits: outcome_queued
 	MetricOutcomeQueued    = "outcome_queued"    // a write is kept for later
 	MetricOutcomeLanded    = "outcome_landed"    // a queued write was written
 	MetricOutcomeDropped   = "outcome_dropped"   // a queued write was given up
+)
+
+// MetricDuplicate has a value for each call that ran or met a record of its key, in shadow too. Its average is
+// the share of duplicates in percent, its number of samples that of the calls. A call that was refused,
+// such as by a limit, has none.
+const (
+	// 100 if the key was in use already (replayed, in_flight, outcome_unknown, key_reused, accepted again), 0 if
+	// the handler ran.
+	MetricDuplicate = "duplicate"
 )
 
 // Counts of an operation in shadow mode: what would have been answered instead of running
@@ -49,6 +66,7 @@ const (
 	MetricShadowExecuted  = "shadow_executed"   // nothing else: the handler would have run
 	MetricShadowDuplicate = "shadow_duplicate"  // a duplicate
 	MetricShadowKeyReused = "shadow_key_reused" // a key with another input
+	MetricShadowRefused   = "shadow_refused"    // refused, such as for a missing key: the log lines have the reasons
 )
 
 // Latencies of an engine, in milliseconds.
@@ -83,6 +101,7 @@ const (
 const (
 	MetricSwept      = "swept"       // a sweep ended: 1
 	MetricSweepLeft  = "sweep_left"  // records were due, and there was no time for them
+	MetricExpired    = "expired"     // expired items were removed, from a table without TTL; none writes no number
 	MetricOpen       = "open"        // open questions; 0 if there are none
 	MetricOldestOpen = "oldest_open" // the oldest one's age in seconds; 0 if there are none
 )
@@ -103,6 +122,19 @@ const (
 	MetricOutboxDeferred   = "outbox_deferred"   // messages were left to a later sweep without a try
 	MetricOutboxUnreadable = "outbox_unreadable" // messages cannot be read and are left as they are
 	MetricOutboxLeft       = "outbox_left"       // messages were not finished in a call
+)
+
+// Counts of a comparison with a provider's ledger (package reconcile/ledger), under the service alone. One that
+// has failed writes none. MetricLedgerDifferences adds up the five differences, and is 0 if there are none: it
+// says that a comparison has come to its end.
+const (
+	MetricLedgerDifferences  = "ledger_differences"
+	MetricLedgerMissingHere  = "ledger_missing_here"  // the provider did it, no record is completed
+	MetricLedgerMissingThere = "ledger_missing_there" // a record expects it, the provider has nothing
+	MetricLedgerDifferent    = "ledger_different"     // value or state differ
+	MetricLedgerDoubled      = "ledger_doubled"       // two effects or two records have one token or reference
+	MetricLedgerUnread       = "ledger_unread"        // the provider did it, record or result cannot be read
+	MetricLedgerCompared     = "ledger_compared"      // entries whose record expects them
 )
 
 // Properties of a metrics line in the log: not metrics, and no dimensions.

@@ -23,6 +23,9 @@ const (
 	// <tenant>#<operation>#limit#<length of the window>#<its start>, encoded as in a record's id, in
 	// seconds and in seconds since 1970.
 	LimitSK = "limit"
+	// PausesPK and PausesSK are the keys of the item that says what is paused, of all operations.
+	PausesPK = "pauses"
+	PausesSK = "pauses"
 	// PartPK separates a record's id from owner, digest and number of a part in the
 	// part's partition key: <id>#part#<owner>#<start of the digest>#<n>. Parts of a
 	// step's result have the id of the step's write in place of the owner.
@@ -124,6 +127,9 @@ const (
 // and ExpiresAt.
 const NewKeys = "new_keys"
 
+// Pauses (S) is the list of pauses in JSON. The item's other attributes are its keys and [Write].
+const Pauses = "paused"
+
 // The sparse index of open questions and watched claims, of messages that wait, and of
 // changes from outside: keys only.
 const (
@@ -175,9 +181,14 @@ const (
 	Tries   = "tries"
 	NextTry = "next_try"
 	Reason  = "reason"
-	// DispatchedAt is when it was marked as sent, DeadAt when it became a dead letter.
+	// DispatchedAt is when it was noted as sent, SentID the service's id of that send, DeadAt when it
+	// became a dead letter. A message that is sent again keeps SentID until the next note.
 	DispatchedAt = "dispatched_at"
+	SentID       = "sent_id" // without it: none
 	DeadAt       = "dead_at"
+	// Resent counts how often an operator has had it sent again. A note of a relay that read it before changes
+	// nothing.
+	Resent = "resent" // without it: never
 )
 
 // States of an outbox message. A dispatched one has [DispatchedAt], a dead letter [DeadAt].

@@ -59,6 +59,17 @@ func scanCases(h Harness) []check {
 				unreadable(c, "StepResult of a record that was listed", err)
 			}
 		}},
+		{"results on request", func(c *cell) {
+			small, large := having(completes)(c), having(completesInParts)(c)
+			found := c.scan(protocol.ScanQuery{Segments: 1, Results: true})
+			for _, a := range []*attempt{small, large} {
+				want, err := c.store.Result(c.ctx, c.get(a.id()))
+				c.must(err)
+				got, err := c.store.Result(c.ctx, found[a.id()])
+				c.must(err)
+				equal(c, "Result of a record that was listed with it", string(want), string(got))
+			}
+		}},
 		{"no such part", func(c *cell) {
 			for _, q := range []protocol.ScanQuery{{}, {Segment: 1, Segments: 1}, {Segment: -1, Segments: 1}} {
 				if _, err := c.h.Scanner.Scan(c.ctx, q); err == nil {

@@ -21,7 +21,7 @@ func defaults(t *testing.T, args ...string) *settings {
 func TestReadmeHasTheTable(t *testing.T) {
 	page, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
-	for _, table := range []string{table(defaults(t)), watchTable(defaults(t))} {
+	for _, table := range []string{table(defaults(t)), keyTable(defaults(t)), watchTable(defaults(t))} {
 		require.Contains(t, string(page), table, "run go run ./infra/cost and put its tables into the page")
 	}
 }

@@ -113,11 +113,15 @@ const result = 1 << 10
 
 func kilobytes(n int) float64 { return math.Ceil(float64(n) / 1024) }
 
-func ways() []way {
-	var m measured
+func pathsOf() (m measured) {
 	if err := json.Unmarshal(measuredText, &m); err != nil {
 		panic(err) // which is embedded
 	}
+	return m
+}
+
+func ways() []way {
+	m := pathsOf()
 	ours := func(name, first, replay string) way { return way{name, m.Paths[first], m.Paths[replay], m.Record} }
 	theirs := way{"Powertools",
 		units{map[string]int{"PutItem": 1, "UpdateItem": 1}, kilobytes(theirClaim) + kilobytes(theirRecord), 0},
@@ -167,6 +171,26 @@ func table(s *settings) string {
 	return b.String()
 }
 
+// keyTable in Markdown: what duplicates of one key cost, and how many of them a second DynamoDB takes. One key is in
+// one partition, with 1,000 write units and 3,000 read units a second.
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
+func keyTable(s *settings) string {
+	m := pathsOf()
+	var b strings.Builder
+	b.WriteString("| a call of one key, with 1 KB of result | write/read units | a million calls " +
+		"| calls a second, at most |\n|---|---|---|---|\n")
+	for _, row := range [][2]string{
+		{"the first duplicate in a process", "replay"}, {"the next ones", "replay of a hot key"},
+		{"a duplicate in atomic mode", "atomic, replay"},
+	} {
+		u := m.Paths[row[1]]
+		most := math.Min(1000/u.Write, 3000/u.Read)
+		fmt.Fprintf(&b, "| %s | %g/%g | $%.3f | %s |\n", row[0], u.Write, u.Read, u.Write*s.write+u.Read*s.read,
+			grouped(most))
+	}
+	return b.String()
+}
+
 // watchTable in Markdown.
 func watchTable(s *settings) string {
 	var stacks map[string]watching
@@ -189,6 +213,11 @@ func dollars(v float64) string {
 	if v < 1000 {
 		return fmt.Sprintf("%.2f", v)
 	}
+	return grouped(v)
+}
+
+// grouped is a whole number with commas.
+func grouped(v float64) string {
 	text := fmt.Sprintf("%.0f", v)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]
@@ -204,7 +233,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "cost:", err)
 		os.Exit(1)
 	}
-	fmt.Print(table(s), "\n", watchTable(s))
+	fmt.Print(table(s), "\n", keyTable(s), "\n", watchTable(s))
 	fmt.Printf("\nwith %g %% replays, records kept %v; $%g and $%g for a million write and read units, $%g and $%g "+
 		"for a GB of storage and of recovery a month; $%g, $%g and $%g for an alarm, a metric and a dashboard a month\n",
 		s.replays*100, s.retention, s.write, s.read, s.storage, s.recovery, s.alarm, s.metric, s.dashboard)

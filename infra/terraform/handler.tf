@@ -39,6 +39,54 @@ resource "aws_lambda_function" "handler" {
   }
 }
 
+resource "aws_cloudwatch_metric_alarm" "handler_duplicates" {
+  alarm_actions       = [var.alarm_topic]
+  alarm_description   = "of at least 100 calls in 5 minutes 50 % had a key that was in use, and again in the next 5: a client repeats requests without end. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#duplicates"
+  alarm_name          = "${var.name}-handler-duplicates"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  datapoints_to_alarm = 2
+  evaluation_periods  = 3
+  threshold           = 50
+  treat_missing_data  = "notBreaching"
+
+  metric_query {
+    expression  = "IF(calls >= 100, share, 0)"
+    id          = "expr_1"
+    label       = "duplicate"
+    return_data = true
+  }
+
+  metric_query {
+    id          = "calls"
+    return_data = false
+
+    metric {
+      dimensions = {
+        service = aws_lambda_function.handler.function_name
+      }
+      metric_name = "duplicate"
+      namespace   = "Idempotency"
+      period      = 300
+      stat        = "SampleCount"
+    }
+  }
+
+  metric_query {
+    id          = "share"
+    return_data = false
+
+    metric {
+      dimensions = {
+        service = aws_lambda_function.handler.function_name
+      }
+      metric_name = "duplicate"
+      namespace   = "Idempotency"
+      period      = 300
+      stat        = "Average"
+    }
+  }
+}
+
 resource "aws_cloudwatch_metric_alarm" "handler_duration" {
   alarm_actions       = [var.alarm_topic]
   alarm_description   = "an invocation took 80% of the time-out: beyond it operations that are not repeatable become unknown. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#duration"

@@ -82,23 +82,6 @@ resource "aws_iam_policy" "records_execute_policy" {
   })
 }
 
-resource "aws_cloudwatch_metric_alarm" "records_failed_conditions" {
-  alarm_actions       = [var.alarm_topic]
-  alarm_description   = "10000 writes in 5 minutes conflicted with a record: a client repeats requests without end. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#failedconditions"
-  alarm_name          = "${var.name}-records-failed-conditions"
-  comparison_operator = "GreaterThanOrEqualToThreshold"
-  dimensions = {
-    TableName = aws_dynamodb_table.records.name
-  }
-  evaluation_periods = 1
-  metric_name        = "ConditionalCheckFailedRequests"
-  namespace          = "AWS/DynamoDB"
-  period             = 300
-  statistic          = "Sum"
-  threshold          = 10000
-  treat_missing_data = "notBreaching"
-}
-
 resource "aws_cloudwatch_metric_alarm" "records_index_read_throttles" {
   alarm_actions       = [var.alarm_topic]
   alarm_description   = "reads of the index are throttled: open questions and waiting messages are found late; raise MaxReadUnits. Runbook: https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md#readthrottles"

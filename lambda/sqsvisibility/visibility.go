@@ -13,6 +13,19 @@
 // minutes, the twentieth after 83 minutes and the hundredth after 11 hours: set maxReceiveCount by
 // how long a tenant may have more than its limit.
 //
+// A message whose operation is paused (package pause) is hidden for as long as the pause has lasted by then, for 5
+// minutes at least and 15 at most, and not beyond the pause's end if that is known. Two limits of SQS bound
+// how long a queue bears a pause:
+//
+//   - maxReceiveCount. Of a message that is received when the pause begins the fifth receive comes after 33 minutes
+//     at the earliest, the sixth after 45, the tenth after 100, the twentieth after 230 and the hundredth after 21
+//     hours. A queue whose maxReceiveCount is 5 makes it a dead letter in place of the sixth. Each further hour
+//     takes five receives more.
+//   - The messages in flight, about 120,000 of each queue. A hidden message is one. When they are so many, nothing of
+//     the queue is received, of other tenants and operations neither, but for the 130 a second that come again.
+//
+// If a pause must last for longer, or would hide more, stop the queue's event source mapping: it receives nothing then.
+//
 //	lambda.Start(idemlambda.SQS(engine, Fulfil, key, &idemlambda.SQSOptions{
 //		OnRedelivery: sqsvisibility.New(sqs.NewFromConfig(cfg), nil),
 //	}, fulfil))
@@ -53,6 +66,9 @@ const (
 	maxOnItsWay = 20 * time.Minute
 	// maxCrowded is how long a message that a limit refuses waits at most when the window is over.
 	maxCrowded = 15 * time.Minute
+	// maxPaused is how long a paused message is hidden at most, and one behind it. Longer would spare receives, but a
+	// queue whose messages in flight are too many stands still for that long, also after the pause.
+	maxPaused = 15 * time.Minute
 	// maxEntries is how many messages one call takes.
 	maxEntries = 10
 )
@@ -158,8 +174,17 @@ func (h *hider) seconds(out *idemlambda.SQSDelivery, now time.Time) int32 {
 		}
 	}
 	d := out.LeaseUntil.Add(h.opts.Margin).Sub(now)
-	if out.Reason == idemlambda.ReasonLimitExceeded {
+	switch out.Reason {
+	case idemlambda.ReasonLimitExceeded:
 		d = max(d, 0) + crowded(out)
+	case idemlambda.ReasonPaused:
+		d = max(d, 0)
+		d += rand.N(d/10 + 1) // they do not come again together
+		if d > maxPaused {
+			d = maxPaused - rand.N(maxPaused/10)
+		}
+	case idemlambda.ReasonBlocked:
+		d = min(d, maxPaused)
 	}
 	d = min(d, maxHidden-passed)
 	return int32((max(d, 0) + time.Second - 1) / time.Second)

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/testenv/queue/queuetest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/stretchr/testify/require"
@@ -140,6 +141,56 @@ func TestHidesForLongerEachTimeWhereALimitIsFull(t *testing.T) {
 			}
 			waited += min(1<<min(n-1, 9), 450)
 		}
+	})
+}
+
+// A message of a paused operation waits for as long as the pause has lasted, up to 15 minutes, as does one behind it.
+func TestHidesForAsLongAsAPauseHasLasted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, began := &fake{}, time.Now()
+		hide := New(f, nil)
+		pause := protocol.Pause{Since: began}
+		says := map[int]time.Duration{5: 33 * time.Minute, 6: 45 * time.Minute, 10: 100 * time.Minute,
+			20: 230 * time.Minute, 100: 21 * time.Hour}
+		for receive := 1; receive <= 100; receive++ {
+			age := time.Since(began)
+			if least, ok := says[receive]; ok {
+				require.GreaterOrEqual(t, age, least, "as the package says, before receive %d", receive)
+			}
+			if more := receive - 6; more >= 0 {
+				require.GreaterOrEqual(t, age, 45*time.Minute+time.Duration(more)*time.Hour/5, "five receives an hour")
+			}
+			out := outcome("m", time.Now().Add(pause.RetryAfter(time.Now())))
+			out.Reason = idemlambda.ReasonPaused
+			out.Event.Attributes["ApproximateReceiveCount"] = fmt.Sprint(receive)
+			behind := outcome("behind", out.LeaseUntil)
+			behind.Reason = idemlambda.ReasonBlocked
+			hide(t.Context(), []idemlambda.SQSDelivery{out, behind})
+			got, want := time.Duration(f.hidden["m"])*time.Second, max(age, 5*time.Minute)
+			require.GreaterOrEqual(t, got, min(want, 15*time.Minute*9/10))
+			require.LessOrEqual(t, got, min(want+want/10+2*time.Second, 15*time.Minute))
+			require.LessOrEqual(t, f.hidden["behind"], int32(15*60))
+			time.Sleep(got)
+		}
+		for _, left := range []time.Duration{5 * time.Minute, time.Hour} { // those hidden together do not come together
+			var all []idemlambda.SQSDelivery
+			for n := range 20 {
+				out := outcome(fmt.Sprint("together ", n), time.Now().Add(left))
+				out.Reason = idemlambda.ReasonPaused
+				all = append(all, out)
+			}
+			hide(t.Context(), all)
+			apart := map[int32]bool{}
+			for n := range 20 {
+				apart[f.hidden[fmt.Sprint("together ", n)]] = true
+			}
+			require.Greater(t, len(apart), 5)
+		}
+		pause.Until = time.Now().Add(time.Minute)
+		out := outcome("m", time.Now().Add(pause.RetryAfter(time.Now())))
+		out.Reason = idemlambda.ReasonPaused
+		hide(t.Context(), []idemlambda.SQSDelivery{out})
+		require.InDelta(t, 64, f.hidden["m"], 4)
 	})
 }
 

@@ -1,10 +1,16 @@
 package cloud
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
+	"net/http"
+	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/idem-go/idempotency/local/aws/gateway"
 )
@@ -18,12 +24,20 @@ type API struct {
 	BinaryMediaTypes []string
 	Routes           map[string]Route // by their method and path, or "$default"
 	of               *resource
+	timeout          time.Duration // 0: the service's own
 }
 
 // Route is what an API does with a request.
 type Route struct {
-	Function string
-	Auth     Auth
+	Function   string
+	Auth       Auth
+	Authorizer *Authorizer // of Custom; nil otherwise
+}
+
+// Authorizer is a function that decides who may use a route.
+type Authorizer struct {
+	Name string // of the function
+	gateway.Function
 }
 
 // Auth is who may use a route.
@@ -34,14 +48,16 @@ const (
 	Open Auth = ""    // all callers
 	JWT  Auth = "JWT" // who has a token
 	IAM  Auth = "IAM" // who signs with credentials
+	// Custom: who a function lets in.
+	Custom Auth = "CUSTOM"
 )
 
 func init() {
 	http := "apigateway"
 	register("AWS::ApiGatewayV2::Api", kind{service: http, plan: planHTTPAPI, more: endpointOf, ref: "ApiId",
-		ignored: []string{"Name", "CorsConfiguration", "DisableExecuteApiEndpoint", "RouteSelectionExpression"}})
+		ignored: []string{"Name", "DisableExecuteApiEndpoint", "RouteSelectionExpression"}})
 	for _, part := range []string{"Route", "Integration", "Stage", "Authorizer"} {
-		register("AWS::ApiGatewayV2::"+part, kind{service: http, plan: partOfAPI})
+		register("AWS::ApiGatewayV2::"+part, kind{service: http, plan: partOfAPI, ignored: partIgnored})
 	}
 	register("AWS::ApiGateway::RestApi", kind{service: http, plan: planRESTAPI, ref: "RestApiId",
 		more: func(r *resource, attribute string) string {
@@ -49,7 +65,7 @@ func init() {
 				return r.key() + "/"
 			}
 			return endpointOf(r, attribute)
-		}, ignored: []string{"Name", "EndpointConfiguration", "Policy", "MinimumCompressionSize", "ApiKeySourceType"}})
+		}, ignored: []string{"Name", "EndpointConfiguration", "MinimumCompressionSize", "ApiKeySourceType"}})
 	register("AWS::ApiGateway::Resource", kind{service: http, plan: partOfAPI,
 		more: func(r *resource, attribute string) string {
 			if attribute == "ResourceId" {
@@ -58,9 +74,13 @@ func init() {
 			return ""
 		}})
 	for _, part := range []string{"Method", "Stage", "Deployment", "Authorizer"} {
-		register("AWS::ApiGateway::"+part, kind{service: http, plan: partOfAPI})
+		register("AWS::ApiGateway::"+part, kind{service: http, plan: partOfAPI, ignored: partIgnored})
 	}
 }
+
+// partIgnored are properties of parts without effect here.
+var partIgnored = []string{"Name", "AuthType", "AuthorizerCredentialsArn", "MethodResponses", "OperationName",
+	"DeploymentId", "MethodSettings", "TracingEnabled", "AccessLogSetting", "StageDescription"}
 
 // partOfAPI is planned with its API.
 func partOfAPI(*Plan, *resource) error { return nil }
@@ -78,7 +98,8 @@ func urlOf(r *resource, attribute string) string {
 	case "FunctionUrl":
 		return r.stack.plan.options.Endpoints.api(r.key()) + "/"
 	case "FunctionArn":
-		return versionOf(r, "FunctionArn")
+		of, _ := r.stack.scope.Eval(r.Properties["TargetFunctionArn"]) // its error is also that of the URL's plan
+		return arnOf("lambda", "function:"+functionName(text(of)))
 	}
 	return ""
 }
@@ -121,28 +142,89 @@ func (p *Plan) partsOf(kind, property, api string) (all []*resource, err error) 
 	return all, nil
 }
 
-// authOf is the authorization of a route or a method.
-func (p *Plan) authOf(r *resource, kind string) (Auth, error) {
-	switch kind {
-	case "", "NONE":
-		return Open, nil
-	case "AWS_IAM":
-		return IAM, nil
-	case "JWT", "COGNITO_USER_POOLS":
-		return JWT, nil
+// auth gives a route what a template says about its authorization.
+func (to *Route) auth(r *resource, kind, authorizer string, authorizers map[string]*Authorizer) error {
+	known := false
+	to.Auth, known = map[string]Auth{"": Open, "NONE": Open, "AWS_IAM": IAM, "JWT": JWT, "COGNITO_USER_POOLS": JWT,
+		"CUSTOM": Custom}[kind]
+	to.Authorizer = authorizers[authorizer]
+	switch {
+	case !known:
+		return r.fail("there is no authorization %s", kind)
+	case to.Auth == Custom && to.Authorizer == nil:
+		return r.fail("its authorizer %q is none of its API that is a function", authorizer)
 	}
-	return Open, r.fail("the authorization %s does not run here: only NONE, JWT and AWS_IAM", kind)
+	return nil
+}
+
+// authorizer as a template has it.
+type authorizer struct {
+	Type, AuthorizerType                                                        string
+	AuthorizerUri, AuthorizerPayloadFormatVersion, IdentityValidationExpression string
+	EnableSimpleResponses                                                       flag
+	IdentitySource                                                              texts
+}
+
+// read returns the function; nil if it checks tokens.
+func (is authorizer) read(r *resource) (a *Authorizer, err error) {
+	kind := strings.ToUpper(is.Type + is.AuthorizerType)
+	a = &Authorizer{functionName(is.AuthorizerUri), gateway.Function{Version: is.AuthorizerPayloadFormatVersion,
+		Simple: bool(is.EnableSimpleResponses), Token: kind == "TOKEN", Sources: is.IdentitySource}}
+	tokens := kind == "JWT" || kind == "COGNITO_USER_POOLS"
+	for _, source := range a.Sources {
+		if !gateway.SourceFor(source) || tokens && !strings.HasSuffix(source, "request.header.Authorization") {
+			return nil, r.fail("the identity source %s does not run here", source)
+		}
+	}
+	switch {
+	case tokens:
+		return nil, nil
+	case kind != "REQUEST" && kind != "TOKEN":
+		return nil, r.fail("there is no authorizer of the type %q", kind)
+	case a.Token && len(a.Sources) == 0:
+		a.Sources = []string{"method.request.header.Authorization"}
+	}
+	if text := is.IdentityValidationExpression; text != "" {
+		if a.Valid, err = regexp.Compile(text); err != nil {
+			return nil, r.fail("IdentityValidationExpression: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// authorizersOf are the authorizers of an API that are functions, by their key.
+func (p *Plan) authorizersOf(of, property, api string) (map[string]*Authorizer, error) {
+	parts, err := p.partsOf(of, property, api)
+	all := map[string]*Authorizer{}
+	for _, part := range parts {
+		var is authorizer
+		err := p.decode(part, &is, property, "Type", "AuthorizerType", "AuthorizerUri", "AuthorizerPayloadFormatVersion",
+			"IdentityValidationExpression", "EnableSimpleResponses", "IdentitySource")
+		if err != nil {
+			return nil, err
+		}
+		if all[part.key()], err = is.read(part); err != nil {
+			return nil, err
+		}
+	}
+	return all, err
 }
 
 func planHTTPAPI(p *Plan, r *resource) error {
-	var is struct{ ProtocolType string }
-	if err := p.decode(r, &is, "ProtocolType"); err != nil {
+	var is struct {
+		ProtocolType string
+		Body         *openAPI
+	}
+	if err := p.decode(r, &is, "ProtocolType", "Body"); err != nil {
 		return err
 	}
-	if is.ProtocolType != "HTTP" {
+	if is.ProtocolType != "HTTP" && is.Body == nil {
 		return r.fail("an API of the protocol %s does not run here, only HTTP", is.ProtocolType)
 	}
 	a := API{Key: r.key(), Name: r.id, Flavour: gateway.HTTPAPI, Stage: "$default", Routes: map[string]Route{}, of: r}
+	if err := is.Body.addTo(&a); err != nil {
+		return err
+	}
 	const v2 = "AWS::ApiGatewayV2::"
 	integrations, err := p.partsOf(v2+"Integration", "ApiId", a.Key)
 	if err != nil {
@@ -160,27 +242,31 @@ func planHTTPAPI(p *Plan, r *resource) error {
 		}
 		functions["integrations/"+i.key()] = functionName(of.IntegrationUri)
 	}
+	authorizers, err := p.authorizersOf(v2+"Authorizer", "ApiId", a.Key)
+	if err != nil {
+		return err
+	}
 	routes, err := p.partsOf(v2+"Route", "ApiId", a.Key)
 	if err != nil {
 		return err
 	}
 	for _, route := range routes {
-		var of struct{ RouteKey, Target, AuthorizationType string }
-		err := p.decode(route, &of, "RouteKey", "Target", "AuthorizationType", "ApiId", "AuthorizerId", "AuthorizationScopes")
+		var of struct{ RouteKey, Target, AuthorizationType, AuthorizerId string }
+		err := p.decode(route, &of, "RouteKey", "Target", "AuthorizationType", "ApiId", "AuthorizerId")
 		if err != nil {
 			return err
 		}
-		auth, err := p.authOf(route, of.AuthorizationType)
-		if err != nil {
+		to := Route{Function: functions[of.Target]}
+		if err := to.auth(route, of.AuthorizationType, of.AuthorizerId, authorizers); err != nil {
 			return err
 		}
 		if _, twice := a.Routes[of.RouteKey]; twice {
 			return route.fail("another route of %s is %s too", r.id, of.RouteKey)
 		}
-		if functions[of.Target] == "" {
+		if to.Function == "" {
 			return route.fail("the route %s has no function: its target is %q", of.RouteKey, of.Target)
 		}
-		a.Routes[of.RouteKey] = Route{functions[of.Target], auth}
+		a.Routes[of.RouteKey] = to
 	}
 	stages, err := p.partsOf(v2+"Stage", "ApiId", a.Key)
 	if err != nil {
@@ -200,12 +286,18 @@ func planHTTPAPI(p *Plan, r *resource) error {
 }
 
 func planRESTAPI(p *Plan, r *resource) error {
-	var is struct{ BinaryMediaTypes []string }
-	if err := p.decode(r, &is, "BinaryMediaTypes"); err != nil {
+	var is struct {
+		BinaryMediaTypes []string
+		Body             *openAPI
+	}
+	if err := p.decode(r, &is, "BinaryMediaTypes", "Body"); err != nil {
 		return err
 	}
 	a := API{Key: r.key(), Name: r.id, Flavour: gateway.RESTAPI, Stage: gateway.DefaultStage, Routes: map[string]Route{},
 		BinaryMediaTypes: is.BinaryMediaTypes, of: r}
+	if err := is.Body.addTo(&a); err != nil {
+		return err
+	}
 	const v1 = "AWS::ApiGateway::"
 	paths := map[string]string{r.key() + "/": ""}
 	resources, err := p.partsOf(v1+"Resource", "RestApiId", a.Key)
@@ -227,22 +319,27 @@ func planRESTAPI(p *Plan, r *resource) error {
 			}
 		}
 	}
+	authorizers, err := p.authorizersOf(v1+"Authorizer", "RestApiId", a.Key)
+	if err != nil {
+		return err
+	}
 	methods, err := p.partsOf(v1+"Method", "RestApiId", a.Key)
 	if err != nil {
 		return err
 	}
 	for _, m := range methods {
 		var of struct {
-			HttpMethod, ResourceId, AuthorizationType string
-			ApiKeyRequired                            flag
-			Integration                               struct{ Type, Uri string }
+			HttpMethod, ResourceId, AuthorizationType, AuthorizerId string
+			ApiKeyRequired                                          flag
+			Integration                                             struct{ Type, Uri string }
 		}
-		err := p.decode(m, &of, "HttpMethod", "ResourceId", "AuthorizationType", "Integration", "ApiKeyRequired", "RestApiId")
+		err := p.decode(m, &of, "HttpMethod", "ResourceId", "AuthorizationType", "AuthorizerId", "Integration",
+			"ApiKeyRequired", "RestApiId")
 		if err != nil {
 			return err
 		}
-		auth, err := p.authOf(m, of.AuthorizationType)
-		if err != nil {
+		to := Route{Function: functionName(of.Integration.Uri)}
+		if err := to.auth(m, of.AuthorizationType, of.AuthorizerId, authorizers); err != nil {
 			return err
 		}
 		path, ok := paths[of.ResourceId]
@@ -262,18 +359,20 @@ func planRESTAPI(p *Plan, r *resource) error {
 		case twice:
 			return m.fail("another method is %s too", route)
 		}
-		a.Routes[route] = Route{functionName(of.Integration.Uri), auth}
+		a.Routes[route] = to
 	}
-	stages, err := p.partsOf(v1+"Stage", "RestApiId", a.Key)
-	if err != nil {
-		return err
-	}
-	for _, stage := range stages {
-		name, err := r.stack.scope.Eval(stage.Properties["StageName"])
+	for _, kind := range []string{"Deployment", "Stage"} { // a deployment may make a stage
+		stages, err := p.partsOf(v1+kind, "RestApiId", a.Key)
 		if err != nil {
-			return stage.fail("%w", err)
+			return err
 		}
-		a.Stage = fmt.Sprint(name)
+		for _, stage := range stages {
+			var of struct{ StageName string }
+			if err := p.decode(stage, &of, "StageName", "RestApiId"); err != nil {
+				return err
+			}
+			a.Stage = cmp.Or(of.StageName, a.Stage)
+		}
 	}
 	p.APIs = append(p.APIs, a)
 	return nil
@@ -285,11 +384,88 @@ func planURL(p *Plan, r *resource) error {
 	if err != nil {
 		return err
 	}
-	auth, err := p.authOf(r, is.AuthType)
-	if err != nil {
+	to := Route{Function: functionName(is.TargetFunctionArn)}
+	if err := to.auth(r, is.AuthType, "", nil); err != nil {
 		return err
 	}
 	p.APIs = append(p.APIs, API{Key: r.key(), Name: r.id, Flavour: gateway.FunctionURL, of: r,
-		Routes: map[string]Route{"$default": {functionName(is.TargetFunctionArn), auth}}})
+		Routes: map[string]Route{"$default": to}})
+	return nil
+}
+
+// check refuses what the gateway would refuse.
+func (a API) check() error {
+	routes := map[string]gateway.Invoke{}
+	for route := range a.Routes {
+		routes[route] = func(context.Context, []byte) ([]byte, error) { return nil, nil }
+	}
+	_, err := gateway.New(routes, &gateway.Options{Flavour: a.Flavour, Stage: a.Stage})
+	return err
+}
+
+// api is the handler of an API, which an update may replace.
+type api struct {
+	atomic.Pointer[gateway.Handler]
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := a.Load(); h != nil {
+		h.ServeHTTP(w, r)
+		return
+	}
+	http.Error(w, "it starts, or is not part of the template any more", http.StatusServiceUnavailable)
+}
+
+// authorizer decides about the requests to an API by what the route says.
+func (r *Running) authorizer(a API) gateway.Authorizer {
+	tokens, service := gateway.Tokens(r.Issuer.Claims), "execute-api"
+	if a.Flavour == gateway.FunctionURL {
+		service = "lambda"
+	}
+	functions := map[string]gateway.Function{} // by their routes
+	for route, to := range a.Routes {
+		if to.Authorizer != nil {
+			f, by := to.Authorizer.Function, r.functions[to.Authorizer.Name]
+			f.Invoke = func(ctx context.Context, event []byte) ([]byte, error) {
+				return by.Call(context.WithValue(ctx, sourceKey{}, nil), event) // the request is another invocation
+			}
+			functions[route] = f
+		}
+	}
+	return func(in gateway.Request) (gateway.Caller, error) {
+		switch a.Routes[in.Route].Auth {
+		case JWT:
+			return tokens(in)
+		case IAM:
+			return signer(in, service)
+		case Custom:
+			return functions[in.Route].Authorize(in)
+		}
+		return gateway.Caller{}, nil
+	}
+}
+
+// serve gives the APIs their routes.
+func (r *Running) serve(_ context.Context, p *Plan) error {
+	for _, a := range p.APIs {
+		routes := map[string]gateway.Invoke{}
+		for route, to := range a.Routes {
+			routes[route] = r.functions[to.Function].Call
+		}
+		handler, err := gateway.New(routes, &gateway.Options{
+			Flavour: a.Flavour, APIID: a.Key, Stage: a.Stage, BinaryMediaTypes: a.BinaryMediaTypes, Authorize: r.authorizer(a),
+			Timeout: a.timeout,
+			Report:  func(id string, err error) { r.report("%s: request %s: %v", a.of, cmp.Or(id, "refused"), err) },
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.of, err)
+		}
+		r.apis[a.Key].Store(handler)
+	}
+	for key, a := range r.apis {
+		if !slices.ContainsFunc(p.APIs, func(a API) bool { return a.Key == key }) {
+			a.Store(nil)
+		}
+	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"encoding/json"
 	"path/filepath"
 	"slices"
@@ -19,15 +20,7 @@ type Function struct {
 	MaxInstances        int    // 0 if it is not limited
 	Role                string // the name of its role
 	of                  *resource
-}
-
-// Mapping brings a queue's messages, or the records of a table's stream, to a function.
-type Mapping struct {
-	Function, Queue, Table string
-	BatchSize              int
-	MaxConcurrency         int // of a queue's; 0 if it is not limited
-	Filter                 string
-	of                     *resource
+	debugged            bool
 }
 
 // Names in a function's metadata of the main package that it is built from, and of the folder where the go command
@@ -37,15 +30,12 @@ const PackageMetadata, DirMetadata = "idem:package", "idem:dir"
 func init() {
 	register("AWS::Lambda::Function", kind{service: "lambda", name: "FunctionName", plan: planFunction,
 		arn: func(_ *resource, name string) string { return "function:" + name },
-		ignored: []string{"MemorySize", "Architectures", "Handler", "LoggingConfig", "TracingConfig", "EphemeralStorage",
+		ignored: []string{"MemorySize", "Architectures", "Handler", "TracingConfig", "EphemeralStorage",
 			"RuntimeManagementConfig", "PackageType", "RecursiveLoop"}})
 	version := kind{service: "lambda", plan: func(*Plan, *resource) error { return nil }, ref: "Arn", more: versionOf}
 	register("AWS::Lambda::Version", version)
 	register("AWS::Lambda::Alias", version)
 	register("AWS::Lambda::Url", kind{service: "lambda", plan: planURL, ref: "FunctionArn", more: urlOf})
-	register("AWS::Lambda::EventSourceMapping", kind{service: "lambda", plan: planMapping, ignored: []string{
-		"StartingPosition", "MaximumRetryAttempts", "BisectBatchOnFunctionError", "DestinationConfig",
-		"MaximumRecordAgeInSeconds", "MetricsConfig", "Enabled"}})
 }
 
 // functionName is the name of the function that a text means: a name, an ARN, with a version or without.
@@ -59,15 +49,19 @@ func functionName(text string) string {
 	return name
 }
 
-// versionOf is what a version or an alias has: it is the function itself here.
+// versionOf is what a version or an alias has: it is the function itself here. Each version is the first one.
 func versionOf(r *resource, attribute string) string {
-	function, err := r.stack.scope.Eval(r.Properties["FunctionName"])
+	is, err := r.stack.scope.Properties(r.id)
 	if err != nil {
 		return ""
 	}
+	version := "1"
+	if is["Name"] != nil { // of an alias
+		version = text(is["Name"])
+	}
 	switch attribute {
 	case "Arn", "AliasArn", "FunctionArn":
-		return "arn:aws:lambda:" + region + ":" + account + ":function:" + functionName(text(function)) + ":live"
+		return arnOf("lambda", "function:"+functionName(text(is["FunctionName"]))+":"+version)
 	case "Version":
 		return "1"
 	}
@@ -82,10 +76,12 @@ func planFunction(p *Plan, r *resource) error {
 		ReservedConcurrentExecutions *number
 		Environment                  struct{ Variables map[string]json.RawMessage }
 		Layers                       []string
+		LoggingConfig                struct{ LogFormat, ApplicationLogLevel string }
 	}
 	name, err := r.name()
 	if err == nil {
-		err = p.decode(r, &is, "Code", "Runtime", "Role", "Timeout", "ReservedConcurrentExecutions", "Environment", "Layers")
+		err = p.decode(r, &is, "Code", "Runtime", "Role", "Timeout", "ReservedConcurrentExecutions", "Environment", "Layers",
+			"LoggingConfig")
 	}
 	if err != nil {
 		return err
@@ -98,7 +94,15 @@ func planFunction(p *Plan, r *resource) error {
 		f.Timeout = time.Duration(is.Timeout) * time.Second
 	}
 	if n := is.ReservedConcurrentExecutions; n != nil {
+		if *n < 1 {
+			return r.fail("ReservedConcurrentExecutions %d throttles all its invocations on AWS, which does not run here: "+
+				"give at least 1, or leave it out", int(*n))
+		}
 		f.MaxInstances = int(*n)
+	}
+	// https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-log-level.html
+	if log := is.LoggingConfig; log.LogFormat == "JSON" {
+		f.Env["AWS_LAMBDA_LOG_FORMAT"], f.Env["AWS_LAMBDA_LOG_LEVEL"] = "JSON", cmp.Or(log.ApplicationLogLevel, "INFO")
 	}
 	for key, value := range is.Environment.Variables {
 		var v any
@@ -119,7 +123,8 @@ func planFunction(p *Plan, r *resource) error {
 		return r.fail("functions of the runtime %q do not run here: only binaries, of the runtime provided.al2023",
 			is.Runtime)
 	case f.Asset == "":
-		return r.fail("its code is not part of the assembly: give the assembly that cdk synth writes")
+		return r.fail("its code is not here: give the assembly that cdk synth writes, or name the package that it is built "+
+			"from in its metadata (%s)", PackageMetadata)
 	}
 	p.Functions = append(p.Functions, f)
 	return nil
@@ -127,50 +132,3 @@ func planFunction(p *Plan, r *resource) error {
 
 // lastRole is the name of a role by its ARN.
 func lastRole(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
-
-func planMapping(p *Plan, r *resource) error {
-	var is struct {
-		FunctionName, EventSourceArn   string
-		BatchSize                      number
-		MaximumBatchingWindowInSeconds number
-		FunctionResponseTypes          []string
-		ScalingConfig                  struct{ MaximumConcurrency number }
-		FilterCriteria                 struct{ Filters []struct{ Pattern string } }
-		ParallelizationFactor          number
-	}
-	err := p.decode(r, &is, "FunctionName", "EventSourceArn", "BatchSize", "MaximumBatchingWindowInSeconds",
-		"FunctionResponseTypes", "ScalingConfig", "FilterCriteria", "ParallelizationFactor")
-	if err != nil {
-		return err
-	}
-	m := Mapping{Function: functionName(is.FunctionName), BatchSize: int(is.BatchSize),
-		MaxConcurrency: int(is.ScalingConfig.MaximumConcurrency), of: r}
-	switch {
-	case strings.HasPrefix(is.EventSourceArn, "arn:aws:sqs:"):
-		m.Queue = lastPart(is.EventSourceArn)
-		if len(is.FilterCriteria.Filters) > 0 {
-			return r.fail("filters of a queue's messages do not run here")
-		}
-	case strings.HasPrefix(is.EventSourceArn, "arn:aws:dynamodb:"):
-		_, rest, _ := strings.Cut(is.EventSourceArn, ":table/")
-		m.Table, _, _ = strings.Cut(rest, "/")
-		switch filters := is.FilterCriteria.Filters; len(filters) {
-		case 0:
-		case 1:
-			m.Filter = filters[0].Pattern
-		default:
-			return r.fail("several filters of a stream do not run here")
-		}
-	default:
-		return r.fail("events of %s do not come here: only those of a queue and of a table's stream", is.EventSourceArn)
-	}
-	if !slices.Contains(is.FunctionResponseTypes, "ReportBatchItemFailures") {
-		return r.fail("it does not report the failures of single items (FunctionResponseTypes: ReportBatchItemFailures), " +
-			"without which one failure delivers the whole batch again")
-	}
-	if is.MaximumBatchingWindowInSeconds > 0 {
-		p.Notes = append(p.Notes, r.String()+": MaximumBatchingWindowInSeconds has no effect here")
-	}
-	p.Mappings = append(p.Mappings, m)
-	return nil
-}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/idem-go/idempotency/local/aws/iam"
 	"github.com/idem-go/idempotency/local/aws/template"
 )
 
@@ -20,6 +21,11 @@ type Plan struct {
 	APIs          []API
 	Mappings      []Mapping
 	Schedules     []Schedule
+	// Outputs are the values of the stacks' outputs, by the stack and the output's name. The URL of an API is that on this
+	// machine. A stack without outputs is left out.
+	Outputs map[string]map[string]string
+	// Roles are those of the functions and of the templates, by their name, with what their policies say.
+	Roles map[string]iam.Role
 	// Silent are the resources without behaviour here, by their type.
 	Silent map[string][]string
 	// Notes say which properties have no effect here.
@@ -43,7 +49,9 @@ type ReadOptions struct {
 // Endpoints are the URLs of what runs.
 type Endpoints struct {
 	DynamoDB, Queues string
-	APIs             map[string]string // by their key
+	// Functions is what functions have in place of AWS. It has Invoke of Lambda too.
+	Functions string
+	APIs      map[string]string // by their key
 }
 
 // Read reads the templates of a cloud assembly, or one template. The error has all that is wrong, a line each.
@@ -66,6 +74,11 @@ func Read(path string, o *ReadOptions) (*Plan, error) {
 		}
 		wrong = append(wrong, p.add(s)...)
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.options.Parameters)) {
+		if !slices.ContainsFunc(stacks, func(s template.Stack) bool { return s.Template.Parameters[name].Type != "" }) {
+			wrong = append(wrong, fmt.Errorf("no template has a parameter %s", name))
+		}
+	}
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
 	}
@@ -82,6 +95,8 @@ func Read(path string, o *ReadOptions) (*Plan, error) {
 		}
 	}
 	wrong = append(wrong, p.connect()...)
+	p.evaluate()
+	p.findRoles()
 	return p, errors.Join(wrong...)
 }
 
@@ -121,7 +136,9 @@ func (p *Plan) add(of template.Stack) (wrong []error) {
 			"without", name, strings.Join(unknown[name], ", "), name))
 	}
 	for _, o := range of.Template.Outputs {
-		if o.Export.Name == nil {
+		if there, err := s.scope.Exists(o.Condition); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: an output: %w", s.Name, err))
+		} else if !there || o.Export.Name == nil {
 			continue
 		}
 		name, err := s.scope.Eval(o.Export.Name)
@@ -145,18 +162,32 @@ func (s *stack) attribute(id, name string) (any, error) {
 // connect finds what the parts name each other by, and refuses what is not there.
 func (p *Plan) connect() (wrong []error) {
 	has := func(all []string, name string) bool { return slices.Contains(all, name) }
-	var functions, queues, tables []string
-	for _, f := range p.Functions {
-		if has(functions, f.Name) {
-			wrong = append(wrong, fmt.Errorf("two functions have the name %s", f.Name))
+	var functions, queues, topics, tables []string
+	add := func(all *[]string, kind, name string) {
+		if has(*all, name) {
+			wrong = append(wrong, fmt.Errorf("two %s have the name %s", kind, name))
 		}
-		functions = append(functions, f.Name)
+		*all = append(*all, name)
+	}
+	for _, f := range p.Functions {
+		add(&functions, "functions", f.Name)
 	}
 	for _, q := range p.Queues {
-		queues = append(queues, q.Name)
+		add(&queues, "queues", q.Name)
+	}
+	for _, t := range p.Topics {
+		add(&topics, "topics", t.Name)
 	}
 	for _, t := range p.Tables {
-		tables = append(tables, t.Name)
+		add(&tables, "tables", t.Name)
+	}
+	for _, s := range p.Subscriptions {
+		switch {
+		case !has(topics, s.Topic):
+			wrong = append(wrong, fmt.Errorf("%s: there is no topic %s", s.of, s.Topic))
+		case !has(queues, s.Queue):
+			wrong = append(wrong, fmt.Errorf("%s: there is no queue %s", s.of, s.Queue))
+		}
 	}
 	for _, q := range p.Queues {
 		if q.DeadLetters != "" && !has(queues, q.DeadLetters) {
@@ -171,6 +202,10 @@ func (p *Plan) connect() (wrong []error) {
 			wrong = append(wrong, fmt.Errorf("%s: there is no queue %s", m.of, m.Queue))
 		case m.Table != "" && !has(tables, m.Table):
 			wrong = append(wrong, fmt.Errorf("%s: there is no table %s", m.of, m.Table))
+		default:
+			if err := m.check(p); err != nil {
+				wrong = append(wrong, fmt.Errorf("%s: %w", m.of, err))
+			}
 		}
 	}
 	for _, s := range p.Schedules {
@@ -179,19 +214,17 @@ func (p *Plan) connect() (wrong []error) {
 		}
 	}
 	for _, a := range p.APIs {
-		if len(a.Routes) == 0 {
-			wrong = append(wrong, fmt.Errorf("%s has no routes", a.of))
+		if err := a.check(); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", a.of, err))
 		}
-		auth := map[Auth]bool{}
 		for _, route := range slices.Sorted(maps.Keys(a.Routes)) {
-			auth[a.Routes[route].Auth] = true
 			if f := a.Routes[route].Function; !has(functions, f) {
 				wrong = append(wrong, fmt.Errorf("%s: the route %s has no function: there is no %s", a.of, route, f))
 			}
-		}
-		if auth[JWT] && auth[IAM] {
-			wrong = append(wrong, fmt.Errorf("%s: an API with tokens on some routes and signatures on others does not run here",
-				a.of))
+			if by := a.Routes[route].Authorizer; by != nil && !has(functions, by.Name) {
+				wrong = append(wrong, fmt.Errorf("%s: the route %s has no authorizer: there is no function %s", a.of, route,
+					by.Name))
+			}
 		}
 	}
 	return wrong

@@ -99,8 +99,8 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, "Shop-Charge", m[0].Function)
 	require.Equal(t, "{}", m[1].Filter)
 	require.Equal(t, gateway.HTTPAPI, p.APIs[0].Flavour)
-	require.Equal(t, map[string]Route{"POST /charges": {"Shop-Charge", IAM}}, p.APIs[0].Routes)
-	require.Equal(t, 5*time.Minute, p.Schedules[0].Every)
+	require.Equal(t, map[string]Route{"POST /charges": {"Shop-Charge", IAM, nil}}, p.APIs[0].Routes)
+	require.Equal(t, "rate(5 minutes)", p.Schedules[0].Expression)
 	require.Equal(t, map[string][]string{"AWS::IAM::Role": {"Shop/Role"}}, p.Silent)
 	require.Equal(t, []string{"Shop/Charge: VpcConfig has no effect here"}, p.Notes)
 }
@@ -121,19 +121,27 @@ func TestPlansThatAreRefused(t *testing.T) {
 		{`!GetAtt Records.StreamArn`, `arn:aws:kinesis:a:b:c`}://
 		`Shop/FromStream (AWS::Lambda::EventSourceMapping): events of arn:aws:kinesis:a:b:c do not`,
 		{`"idem:package": ./cmd/charge`, `"x": y`}://
-		`Shop/Charge (AWS::Lambda::Function): its code is not part of the assembly`,
+		`Shop/Charge (AWS::Lambda::Function): its code is not here: give the assembly that cdk synth writes, or name`,
 		{`{Name: shop, ProtocolType: HTTP}`, `{ProtocolType: WEBSOCKET}`}://
 		`an API of the protocol WEBSOCKET does not run here`,
 		{`!Sub "integrations/${ToCharge}"`, `integrations/none`}://
 		`Shop/Route (AWS::ApiGatewayV2::Route): the route POST /charges has no function`,
 		{`AWS_IAM`, `CUSTOM`}://
-		`the authorization CUSTOM does not run here`,
+		`Shop/Route (AWS::ApiGatewayV2::Route): its authorizer "" is none of its API that is a function`,
 		{`rate(5 minutes)`, `cron(0 12)`}://
 		`the schedule "cron(0 12)" does not run here`,
 		{`Timeout: 20`, `Timeout: long`}://
 		`Shop/Charge (AWS::Lambda::Function): `,
 		{"Type: AWS::SQS::Queue\n", "Type: AWS::SQS::Queue\n    DependsOn: FromOrders\n"}://
 		"Shop: resources refer to each other: Orders → FromOrders → Orders",
+		{`BatchSize: 10`, `BatchSize: 100`}://
+		`Shop/FromOrders: queuepoller: Options.BatchSize 100 is not in [1, 10]`,
+		{`Pattern: "{}"`, `Pattern: "[]"`}://
+		`Shop/FromStream: streampoller: filter "[]"`,
+		{"      StreamSpecification: {StreamViewType: NEW_AND_OLD_IMAGES}\n", ""}://
+		`Shop/FromStream: the table Shop-Records has no stream`,
+		{`POST /charges`, `POST charges`}://
+		`Shop/Api: gateway: route "POST charges" is neither`,
 		{"  Sweep:", "  Second:\n    Type: AWS::ApiGatewayV2::Route\n    Properties: " +
 			"{ApiId: !Ref Api, RouteKey: POST /charges, Target: !Sub \"integrations/${ToCharge}\"}\n  Sweep:"}: //
 		"another route of Api is POST /charges too",
@@ -151,13 +159,13 @@ func TestPlansThatAreRefused(t *testing.T) {
 
 // The examples' own templates run as they are.
 func TestExamples(t *testing.T) {
-	for name, functions := range map[string]int{"orders-worker": 3, "payments-api": 4} {
-		p, err := Read("../../template-tests/testdata/snapshots/"+name+".template.json", nil)
-		require.NoError(t, err)
-		require.Len(t, p.Functions, functions)
-		for _, f := range p.Functions {
-			require.NotEmpty(t, f.Package, f.Name)
-		}
-		require.Empty(t, p.Notes)
+	p, err := Read("../../template-tests/testdata/snapshots", nil)
+	require.NoError(t, err)
+	require.Len(t, p.Functions, 7)
+	for _, f := range p.Functions {
+		require.NotEmpty(t, f.Package, f.Name)
 	}
+	require.Len(t, p.Notes, 2, "of the two relays' mappings")
+	require.Contains(t, p.Notes[0], "a batch that fails is delivered again until it succeeds: MaximumRetryAttempts, "+
+		"BisectBatchOnFunctionError, DestinationConfig have no effect here")
 }

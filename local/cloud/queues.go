@@ -1,10 +1,19 @@
 package cloud
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/idem-go/idempotency/idem/testenv/queue"
 	"github.com/idem-go/idempotency/local/aws/template"
 )
 
@@ -37,6 +46,13 @@ type Subscription struct {
 var queueAttributes = []string{"VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds", "MaximumMessageSize",
 	"ReceiveMessageWaitTimeSeconds", "FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"}
 
+// Attributes of a queue that does not set them.
+// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html
+var queueDefaults = map[string]string{
+	"VisibilityTimeout": "30", "MessageRetentionPeriod": "345600", "DelaySeconds": "0",
+	"MaximumMessageSize": "1048576", "ReceiveMessageWaitTimeSeconds": "0", "ContentBasedDeduplication": "false",
+	"RedrivePolicy": ""}
+
 func init() {
 	register("AWS::SQS::Queue", kind{service: "sqs", name: "QueueName", ref: "QueueUrl", plan: planQueue,
 		suffix: fifo("FifoQueue"),
@@ -45,7 +61,7 @@ func init() {
 			if attribute != "QueueUrl" || err != nil {
 				return ""
 			}
-			return r.stack.plan.queueURL(name)
+			return r.stack.plan.QueueURL(name)
 		},
 		ignored: []string{"SqsManagedSseEnabled", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "RedriveAllowPolicy"},
 	})
@@ -73,8 +89,8 @@ func (e Endpoints) queues() string {
 	return e.Queues
 }
 
-// queueURL is the URL of a queue.
-func (p *Plan) queueURL(name string) string {
+// QueueURL is the URL of a queue.
+func (p *Plan) QueueURL(name string) string {
 	return p.options.Endpoints.queues() + "/" + account + "/" + name
 }
 
@@ -182,3 +198,74 @@ func text(v any) string {
 
 // lastPart is what is behind the last colon of an ARN.
 func lastPart(arn string) string { return arn[strings.LastIndex(arn, ":")+1:] }
+
+func arnOf(service, name string) string {
+	return fmt.Sprintf("arn:aws:%s:%s:%s:%s", service, region, account, name)
+}
+
+// createQueues makes the queues, those for dead letters first, and the topics.
+func (r *Running) createQueues(ctx context.Context, p *Plan) error {
+	client := queue.NewClient(r.Endpoints.Queues)
+	for _, last := range []bool{false, true} {
+		for _, q := range p.Queues {
+			if (q.DeadLetters != "") != last {
+				continue
+			}
+			attributes := maps.Clone(q.Attributes)
+			if last {
+				attributes["RedrivePolicy"] = fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`,
+					arnOf("sqs", q.DeadLetters), q.redrive.MaxReceiveCount)
+			}
+			if err := makeQueue(ctx, client, q.Name, p.QueueURL(q.Name), attributes); err != nil {
+				return fmt.Errorf("cannot create the queue %s: %w", q.Name, err)
+			}
+		}
+	}
+	topics := sns.New(sns.Options{BaseEndpoint: &r.Endpoints.Queues, Region: region, Credentials: own})
+	for _, t := range p.Topics {
+		in := &sns.CreateTopicInput{Name: &t.Name}
+		if t.FIFO {
+			in.Attributes = map[string]string{"FifoTopic": "true"}
+		}
+		if _, err := topics.CreateTopic(ctx, in); err != nil {
+			return fmt.Errorf("cannot create the topic %s: %w", t.Name, err)
+		}
+	}
+	return renew(r.subscriptions, p.Subscriptions, func(s Subscription) (func(), error) {
+		made, err := topics.Subscribe(ctx, &sns.SubscribeInput{
+			TopicArn: aws.String(arnOf("sns", s.Topic)), Protocol: aws.String("sqs"),
+			Endpoint: aws.String(arnOf("sqs", s.Queue)), Attributes: s.Attributes, ReturnSubscriptionArn: true,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.of, err)
+		}
+		return func() {
+			// What goes wrong here does again with the next subscription of this queue, which says so.
+			_, _ = topics.Unsubscribe(ctx, &sns.UnsubscribeInput{SubscriptionArn: made.SubscriptionArn})
+		}, nil
+	})
+}
+
+// makeQueue creates a queue, or gives the one that is there these attributes, and the defaults of the others.
+func makeQueue(ctx context.Context, client *sqs.Client, name, url string, attributes map[string]string) error {
+	there, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url,
+		AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll}})
+	if _, missing := errors.AsType[*types.QueueDoesNotExist](err); missing {
+		_, err = client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	for key, value := range queueDefaults {
+		_, wanted := attributes[key]
+		if _, has := there.Attributes[key]; has && !wanted {
+			attributes[key] = value
+		}
+	}
+	for _, key := range []string{"FifoQueue", "DeduplicationScope", "FifoThroughputLimit"} {
+		delete(attributes, key) // the server takes them only from CreateQueue, and the last two change nothing there
+	}
+	_, err = client.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{QueueUrl: &url, Attributes: attributes})
+	return err
+}

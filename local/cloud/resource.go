@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/idem-go/idempotency/local/aws/iam"
 	"github.com/idem-go/idempotency/local/aws/template"
 )
 
 // account of everything that runs here is that of the queue server, which knows no other.
 const (
-	account = "000000000000"
-	region  = "us-east-1"
+	account = iam.Account
+	region  = iam.Region
 )
 
 // kind is a type of resources.
@@ -87,12 +88,15 @@ func (r *resource) attribute(name string) (any, error) {
 		}
 	}
 	switch name {
-	case "Arn", "TopicArn", "AlarmArn":
-		path := physical
+	case "Arn", "TopicArn", "AlarmArn", "PolicyArn":
+		path, in := physical, region
 		if r.kind.arn != nil {
 			path = r.kind.arn(r, physical)
 		}
-		return fmt.Sprintf("arn:aws:%s:%s:%s:%s", r.kind.service, region, account, path), nil
+		if r.kind.service == "iam" { // it has no regions
+			in = ""
+		}
+		return fmt.Sprintf("arn:aws:%s:%s:%s:%s", r.kind.service, in, account, path), nil
 	case "Name", "TableName", "QueueName", "TopicName", "FunctionName", "RoleName", "KeyId", "Id", "ApiId", "RestApiId":
 		return physical, nil
 	}
@@ -138,6 +142,20 @@ type number int
 
 func (n *number) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal([]byte(strings.Trim(string(text), `"`)), (*int)(n))
+}
+
+// texts are a list that a template may also write as one text with commas.
+type texts []string
+
+func (t *texts) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) != nil {
+		return json.Unmarshal(text, (*[]string)(t))
+	}
+	for part := range strings.SplitSeq(one, ",") {
+		*t = append(*t, strings.TrimSpace(part))
+	}
+	return nil
 }
 
 // flag is a truth value that a template may also write as text.

@@ -1,20 +1,38 @@
 package cloud
 
 import (
+	"context"
+	"crypto/rand"
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	samples "github.com/idem-go/idempotency/events"
+	"github.com/aws/aws-lambda-go/events"
+	smithytime "github.com/aws/smithy-go/time"
+	"github.com/hashicorp/cronexpr"
 )
 
-// Schedule invokes a function every so often.
+// Schedule invokes a function at times.
 type Schedule struct {
-	Function string
-	Every    time.Duration
-	Event    []byte
-	of       *resource
+	Function             string
+	Every                time.Duration // of a rate; 0 for a cron expression
+	Expression, Timezone string
+	Input                string // of the function; empty: an event with the time
+	ARN                  string // of the rule or the schedule
+	Target               string // its id among those of a rule
+	cron                 func(after time.Time) time.Time
+	of                   *resource
+}
+
+// next is the first time after another one; zero if there is none.
+func (s Schedule) next(after time.Time) time.Time {
+	if s.cron != nil {
+		return s.cron(after)
+	}
+	return after.Add(s.Every)
 }
 
 func init() {
@@ -24,46 +42,75 @@ func init() {
 		ignored: []string{"FlexibleTimeWindow", "GroupName"}})
 }
 
-// every reads a rate, such as rate(5 minutes).
-func every(expression string) (time.Duration, bool) {
-	inner, ok := strings.CutPrefix(expression, "rate(")
-	if !ok {
-		return 0, false
+// weekday is a number of one, from 1 for Sunday, in the fifth field of a cron expression.
+var weekday = regexp.MustCompile(`(^|[,-])([1-7])`)
+
+// read reads the expression: a rate, such as rate(5 minutes), or cron, such as cron(0 9 ? * 2#1 *).
+func (s *Schedule) read() error {
+	kind, inner, _ := strings.Cut(strings.TrimSuffix(s.Expression, ")"), "(")
+	fields := strings.Fields(inner)
+	switch {
+	case kind == "rate" && len(fields) == 2:
+		units := map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
+		n, _ := strconv.Atoi(fields[0])
+		if s.Every = time.Duration(n) * units[strings.TrimSuffix(fields[1], "s")]; s.Every > 0 {
+			return nil
+		}
+	case kind == "cron" && len(fields) == 6 && (fields[2] == "?") != (fields[4] == "?"):
+		fields[4] = weekday.ReplaceAllStringFunc(fields[4], func(day string) string { // the parser counts from 0
+			return day[:len(day)-1] + string(day[len(day)-1]-1)
+		})
+		if fields[4] == "L" {
+			fields[4] = "6"
+		}
+		times, err := cronexpr.Parse(strings.Join(fields, " "))
+		if err != nil {
+			return fmt.Errorf("the schedule %q: %w", s.Expression, err)
+		}
+		zone, err := time.LoadLocation(s.Timezone) // empty: UTC
+		s.cron = func(after time.Time) time.Time { return times.Next(after.In(zone)) }
+		return err
 	}
-	fields := strings.Fields(strings.TrimSuffix(inner, ")"))
-	if len(fields) != 2 {
-		return 0, false
-	}
-	n, err := strconv.Atoi(fields[0])
-	units := map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
-	unit := units[strings.TrimSuffix(fields[1], "s")]
-	return time.Duration(n) * unit, err == nil && n > 0 && unit > 0
+	return fmt.Errorf("the schedule %q does not run here, only a rate, such as rate(5 minutes), and a cron "+
+		"expression with six fields, one of them a ?, such as cron(0 9 ? * MON-FRI *)", s.Expression)
 }
 
-func (p *Plan) schedule(r *resource, expression, arn, input string) error {
-	interval, ok := every(expression)
+// schedule adds one that invokes the function with an ARN.
+func (p *Plan) schedule(r *resource, s Schedule, arn string) error {
+	own, err := r.attribute("Arn")
+	if err == nil {
+		err = s.read()
+	}
+	s.Function, s.ARN, s.of = functionName(arn), text(own), r
 	switch {
-	case !ok:
-		return r.fail("the schedule %q does not run here, only a rate, such as rate(5 minutes)", expression)
+	case err != nil:
+		return r.fail("%w", err)
 	case !strings.Contains(arn, ":function:"):
 		return r.fail("the target %q does not run here, only a function", arn)
 	}
-	event := []byte(input)
-	if input == "" {
-		var err error
-		if event, err = samples.Get("eventbridge-scheduled"); err != nil {
-			return r.fail("%w", err)
-		}
-	}
-	p.Schedules = append(p.Schedules, Schedule{functionName(arn), interval, event, r})
+	p.Schedules = append(p.Schedules, s)
 	return nil
+}
+
+// event is what the function gets at a time.
+func (s Schedule) event(at time.Time) []byte {
+	if s.Input != "" {
+		return []byte(s.Input)
+	}
+	event, _ := json.Marshal(events.EventBridgeEvent{Version: "0", ID: rand.Text(), DetailType: "Scheduled Event",
+		Source: "aws." + s.of.kind.service, AccountID: account, Time: at.UTC().Truncate(time.Second), Region: region,
+		Resources: []string{s.ARN}, Detail: json.RawMessage("{}")}) // texts cannot fail
+	return event
 }
 
 func planRule(p *Plan, r *resource) error {
 	var is struct {
 		ScheduleExpression, State string
 		EventPattern              json.RawMessage
-		Targets                   []struct{ Arn, Input string }
+		Targets                   []struct {
+			Id, Arn, Input, InputPath string
+			InputTransformer          any
+		}
 	}
 	if err := p.decode(r, &is, "ScheduleExpression", "State", "EventPattern", "Targets"); err != nil {
 		return err
@@ -75,7 +122,11 @@ func planRule(p *Plan, r *resource) error {
 		return nil
 	}
 	for _, to := range is.Targets {
-		if err := p.schedule(r, is.ScheduleExpression, to.Arn, to.Input); err != nil {
+		if to.InputPath != "" || to.InputTransformer != nil {
+			return r.fail("a target's InputPath and InputTransformer do not run here, only Input")
+		}
+		s := Schedule{Expression: is.ScheduleExpression, Input: to.Input, Target: to.Id}
+		if err := p.schedule(r, s, to.Arn); err != nil {
 			return err
 		}
 	}
@@ -84,14 +135,36 @@ func planRule(p *Plan, r *resource) error {
 
 func planSchedule(p *Plan, r *resource) error {
 	var is struct {
-		ScheduleExpression, State string
-		Target                    struct{ Arn, Input string }
+		ScheduleExpression, ScheduleExpressionTimezone, State string
+		Target                                                struct{ Arn, Input string }
 	}
-	if err := p.decode(r, &is, "ScheduleExpression", "State", "Target"); err != nil {
+	if err := p.decode(r, &is, "ScheduleExpression", "ScheduleExpressionTimezone", "State", "Target"); err != nil {
 		return err
 	}
 	if is.State == "DISABLED" {
 		return nil
 	}
-	return p.schedule(r, is.ScheduleExpression, is.Target.Arn, is.Target.Input)
+	s := Schedule{Expression: is.ScheduleExpression, Timezone: is.ScheduleExpressionTimezone, Input: is.Target.Input}
+	return p.schedule(r, s, is.Target.Arn)
+}
+
+// startSchedules invokes functions at their times.
+func (r *Running) startSchedules(ctx context.Context, p *Plan) {
+	_ = renew(r.schedules, p.Schedules, func(s Schedule) (func(), error) {
+		ctx, cancel := context.WithCancel(ctx)
+		f, done := r.functions[s.Function], make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				at := s.next(time.Now())
+				if at.IsZero() || smithytime.SleepWithContext(ctx, time.Until(at)) != nil {
+					return
+				}
+				if _, err := f.Call(ctx, s.event(at)); err != nil && ctx.Err() == nil {
+					r.report("%s: %v", s.of, err)
+				}
+			}
+		}()
+		return func() { cancel(); <-done }, nil
+	}) // nothing in it fails
 }

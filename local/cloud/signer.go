@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -34,30 +35,40 @@ func scopeOf(authorization string) (key, region, service string, headers []strin
 	return key, region, service, headers, signature
 }
 
-// serviceOf is the service that a request is signed for.
+// serviceOf is the service that a request is signed for; empty if it is not signed.
 func serviceOf(r *http.Request) string {
-	if _, _, service, _, _ := scopeOf(r.Header.Get("Authorization")); service != "" {
-		return service
-	}
-	return "a service"
+	_, _, service, _, _ := scopeOf(r.Header.Get("Authorization"))
+	return service
 }
 
-// signer checks the signature of a request with the credentials that are valid here, and says who has signed.
-func signer(r *http.Request) (gateway.Principal, bool) {
-	key, signedRegion, service, headers, signature := scopeOf(r.Header.Get("Authorization"))
+// signer checks the signature of a request to a service, which has to be made with the credentials that are valid here.
+func signer(r gateway.Request, service string) (gateway.Caller, error) {
+	key, signedRegion, signedService, headers, signature := scopeOf(r.Header.Get("Authorization"))
 	at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
-	if err != nil || key != AccessKey || time.Since(at).Abs() > 5*time.Minute {
-		return gateway.Principal{}, false
+	why := ""
+	switch {
+	case r.URL.Query().Has("X-Amz-Signature"):
+		why = "its signature is in the query, and only one in the headers is checked here"
+	case signature == "" || err != nil:
+		why = "it is not signed (Signature Version 4)"
+	case key != AccessKey:
+		why = "it is signed with another access key than " + AccessKey
+	case signedRegion != region || signedService != service:
+		why = fmt.Sprintf("it is signed for %s in %s, and this is %s in %s", signedService, signedRegion, service, region)
+	case time.Since(at).Abs() > 5*time.Minute:
+		why = "its signature is older than five minutes"
+	}
+	if why != "" {
+		return gateway.Caller{}, gateway.Forbidden(why)
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return gateway.Principal{}, false
+		return gateway.Caller{}, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	again, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+r.Host+r.URL.RequestURI(),
 		bytes.NewReader(body))
 	if err != nil {
-		return gateway.Principal{}, false
+		return gateway.Caller{}, err
 	}
 	again.ContentLength = 0 // signed only if it is among the headers
 	for _, name := range headers {
@@ -74,8 +85,8 @@ func signer(r *http.Request) (gateway.Principal, bool) {
 		hex.EncodeToString(sum[:]), service, signedRegion, at)
 	_, _, _, _, want := scopeOf(again.Header.Get("Authorization"))
 	if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(signature)) != 1 {
-		return gateway.Principal{}, false
+		return gateway.Caller{}, gateway.Forbidden("its signature is that of another request, or of another secret")
 	}
-	return gateway.Principal{AccountID: account, UserID: "AIDAIDEMLOCAL",
-		ARN: "arn:aws:iam::" + account + ":user/local"}, true
+	return gateway.Caller{Signer: &gateway.Principal{AccountID: account, UserID: "AIDAIDEMLOCAL",
+		ARN: "arn:aws:iam::" + account + ":user/local"}}, nil
 }

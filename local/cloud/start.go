@@ -1,36 +1,31 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
-	"github.com/aws/aws-sdk-go-v2/service/sns"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	smithytime "github.com/aws/smithy-go/time"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/idem-go/idempotency/idem/testenv/child"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
 	"github.com/idem-go/idempotency/idem/testenv/queue"
 	"github.com/idem-go/idempotency/local/aws/gateway"
+	"github.com/idem-go/idempotency/local/aws/iam"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
-	"github.com/idem-go/idempotency/local/aws/streampoller"
+	"github.com/idem-go/idempotency/local/cmd/progress"
 )
 
 // Options say how a plan is run. Nil means the defaults.
@@ -38,9 +33,9 @@ type Options struct {
 	ReadOptions
 	// Dir is where the functions' packages are built. Default: the working directory.
 	Dir string
-	// BinDir gets the compiled functions. Required if the plan has a function that is built.
-	BinDir string
-	// DataDir keeps the tables. Default: they are in memory.
+	// RunDir gets the compiled functions, and the files that they write. Required if the plan has functions.
+	RunDir string
+	// DataDir keeps the tables, the messages of queues, and how far streams were delivered. Default: all is in memory.
 	DataDir string
 	// CacheDir is where the servers are kept.
 	CacheDir string
@@ -48,6 +43,23 @@ type Options struct {
 	Port int
 	// Output gets what functions write, and errors of what runs. Default: nowhere.
 	Output io.Writer
+	// Quiet leaves out what functions write.
+	Quiet bool
+	// Deny refuses calls that the policies of a function's role do not grant. Default: they are only reported.
+	Deny bool
+	// Debug is the name, or a part of the name, of a function that runs under a debugger: Delve, which must be on PATH.
+	// Its process waits for a client, and no time-out ends it before 15 minutes.
+	Debug string
+	// Called, if set, gets each call of a function to a service, before it is made. Several goroutines call it at once.
+	Called func(Call)
+	// Invoked, if set, gets each request to an API, and each batch of a queue or a stream, after its end. Several
+	// goroutines call it at once.
+	Invoked func(Invocation)
+	// Delivered, if set, gets each batch of a queue's messages after a function was given it. Several goroutines call it
+	// at once.
+	Delivered func(queue string, d queuepoller.Delivery)
+	// Adjust, if set, changes a plan before it runs.
+	Adjust func(*Plan)
 	// Log gets progress, one line a call. Default: nowhere.
 	Log func(format string, args ...any)
 }
@@ -71,25 +83,37 @@ type Running struct {
 	options   Options
 	tables    *child.Server
 	queues    *child.Server
-	elsewhere string // in place of all other services
+	front     *front
+	granting  atomic.Pointer[Plan] // its roles grant calls
+	positions *positions
+	grants    *iam.Report
 	builds    int
+	folders   []string // of binaries
 	closers   []func()
 
-	updating  sync.Mutex // one update at a time
-	mu        sync.Mutex // of what follows
-	plan      *Plan
-	functions map[string]*function
-	apis      map[string]*api
-	mappings  map[string]func() // by their description: what ends them
-	schedules map[string]func()
-	output    sync.Mutex
+	alive       context.Context // ends with a server
+	die         context.CancelCauseFunc
+	reports     sync.WaitGroup // of invocations
+	draining    sync.WaitGroup // of generations
+	updating    sync.Mutex     // one update at a time
+	mu          sync.Mutex     // of what follows
+	closed      bool           // nothing is reported any more
+	plan        *Plan
+	functions   map[string]*function
+	generations map[*generation]string // of all functions, also those that still work, with their binaries' folders
+	apis        map[string]*api
+	output      sync.Mutex
+
+	// What ends a part, by its description.
+	mappings, schedules, subscriptions map[string]func()
 }
 
 // Start runs what the templates at a path describe. What it has started is closed after an error.
 func Start(ctx context.Context, path string, o *Options) (_ *Running, err error) {
 	r := &Running{path: path, Issuer: gateway.NewIssuer(), Endpoints: Endpoints{APIs: map[string]string{}},
-		functions: map[string]*function{}, apis: map[string]*api{}, mappings: map[string]func(){},
-		schedules: map[string]func(){}}
+		functions: map[string]*function{}, generations: map[*generation]string{}, apis: map[string]*api{},
+		mappings: map[string]func(){}, schedules: map[string]func(){}, subscriptions: map[string]func(){},
+		grants: &iam.Report{}}
 	if o != nil {
 		r.options = *o
 	}
@@ -99,12 +123,14 @@ func Start(ctx context.Context, path string, o *Options) (_ *Running, err error)
 	if r.options.Output == nil {
 		r.options.Output = io.Discard
 	}
+	r.alive, r.die = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
 			r.Close()
 		}
 	}()
-	if r.elsewhere, err = r.Serve(http.HandlerFunc(r.notHere)); err != nil {
+	r.front, r.positions = newFront(r), newPositions(r.data("streams.json"))
+	if r.Endpoints.Functions, err = r.Serve(r.front); err != nil {
 		return nil, err
 	}
 	return r, r.Update(ctx)
@@ -118,57 +144,107 @@ func (r *Running) Plan() *Plan {
 }
 
 // Update reads the templates and the functions' sources again, and starts only what has changed. Tables and queues
-// keep their content. After an error everything runs on as it was, as far as the change had not begun.
+// keep their content. The error says whether everything runs on as it was.
 func (r *Running) Update(ctx context.Context) error {
 	r.updating.Lock()
 	defer r.updating.Unlock()
-	read := r.options.ReadOptions
-	read.Endpoints = r.Endpoints
-	p, err := Read(r.path, &read)
-	if err != nil {
-		return err
+	before, begun := "", ""
+	if r.plan != nil {
+		before = "\nWhat ran before runs on."
+		begun = "\nThe change had begun: until it is corrected, parts of it may not run."
 	}
-	bins, err := r.prepare(ctx, p)
-	if err != nil {
-		return err
+	p, err := r.read()
+	var bins map[string]string
+	if err == nil {
+		bins, err = r.prepare(ctx, p)
 	}
-	read.Endpoints = r.Endpoints // it is known now where everything is
-	if p, err = Read(r.path, &read); err != nil {
-		return err
+	if err == nil {
+		p, err = r.read() // it is known now where everything is
+	}
+	if err != nil {
+		return fmt.Errorf("%w%s", err, before)
 	}
 	for _, step := range []func(context.Context, *Plan) error{r.createTables, r.createQueues,
-		func(ctx context.Context, p *Plan) error { return r.startFunctions(ctx, p, bins) }, r.startMappings, r.serve,
+		func(ctx context.Context, p *Plan) error {
+			r.granting.Store(p)
+			return r.startFunctions(ctx, p, bins)
+		}, r.startMappings, r.serve,
 	} {
 		if err := step(ctx, p); err != nil {
-			return err
+			return fmt.Errorf("%w%s", err, begun)
 		}
 	}
 	r.startSchedules(ctx, p)
+	r.endFunctions(p)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.plan = p
 	return nil
 }
 
-// Close ends everything, the latest first. It may be called more than once.
+// read is what the templates describe now.
+func (r *Running) read() (*Plan, error) {
+	o := r.options.ReadOptions
+	o.Endpoints = r.Endpoints
+	p, err := Read(r.path, &o)
+	if err == nil && r.options.Adjust != nil {
+		r.options.Adjust(p)
+	}
+	if err == nil && r.options.Debug != "" {
+		err = p.debug(r.options.Debug)
+	}
+	return p, err
+}
+
+// data is a file that the next start has too; empty if it is to have none.
+func (r *Running) data(name string) string {
+	if r.options.DataDir == "" {
+		return ""
+	}
+	return filepath.Join(r.options.DataDir, name)
+}
+
+// Close ends everything, also functions that work: what they were given from queues and streams is delivered again
+// after the next start, if DataDir keeps it. It may be called more than once.
 func (r *Running) Close() {
-	for _, all := range []map[string]func(){r.schedules, r.mappings} {
-		for _, end := range all {
-			end()
-		}
-		clear(all)
+	for _, end := range r.schedules {
+		end()
 	}
-	for _, f := range r.functions {
-		f.end()
+	var batches sync.WaitGroup
+	for _, end := range r.mappings {
+		batches.Go(end)
 	}
+	r.mu.Lock()
+	generations := slices.Collect(maps.Keys(r.generations))
+	r.mu.Unlock()
+	for _, g := range generations {
+		g.pool.Close()
+	}
+	batches.Wait()
+	r.draining.Wait()
+	r.mu.Lock()
+	r.closed = true
 	clear(r.functions)
+	r.mu.Unlock()
+	r.reports.Wait()
 	for _, closes := range slices.Backward(r.closers) {
 		closes()
 	}
 	r.closers = nil
 }
 
-func (r *Running) onClose(f func()) { r.closers = append(r.closers, f) }
+// Alive is a context that ends with a server that was started here, or when cancel is called.
+func (r *Running) Alive(ctx context.Context) (alive context.Context, cancel context.CancelCauseFunc) {
+	alive, cancel = context.WithCancelCause(ctx)
+	context.AfterFunc(r.alive, func() { cancel(context.Cause(r.alive)) })
+	return alive, cancel
+}
+
+func (r *Running) onClose(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closers = append(r.closers, f)
+}
 
 // Write writes to the output, for several functions at once.
 func (r *Running) Write(p []byte) (int, error) {
@@ -181,163 +257,119 @@ func (r *Running) report(format string, args ...any) { fmt.Fprintf(r, format+"\n
 
 // prepare starts the servers that a plan needs, opens the ports of its APIs and compiles its functions.
 func (r *Running) prepare(ctx context.Context, p *Plan) (bins map[string]string, err error) {
+	if bins, err = r.fromAssets(p); err != nil {
+		return nil, err
+	}
+	board := progress.Open(r.options.Log)
+	defer board.Close()
 	g, within := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { bins, err = r.build(within, p); return err })
+	begin := func(what string, do func() error) {
+		r.options.Log("%s ...", what)
+		step := board.Begin(what)
+		g.Go(func() error {
+			defer step.End()
+			return do()
+		})
+	}
+	begin("fetching modules and compiling the functions", func() error {
+		return r.build(within, p, bins)
+	})
 	if len(p.Tables) > 0 && r.tables == nil {
-		g.Go(func() (err error) {
-			r.tables, err = dynamodblocal.Start(within, &dynamodblocal.Options{CacheDir: r.options.CacheDir,
-				DataDir: r.options.DataDir, Log: r.options.Log})
-			return err
+		begin("fetching and starting DynamoDB Local", func() error {
+			return r.serverStarted("DynamoDB Local", &r.tables, func() (*child.Server, error) {
+				return dynamodblocal.Start(within, &dynamodblocal.Options{CacheDir: r.options.CacheDir,
+					DataDir: r.options.DataDir, Log: r.options.Log})
+			})
 		})
 	}
 	if len(p.Queues)+len(p.Topics) > 0 && r.queues == nil {
-		g.Go(func() (err error) {
-			r.queues, err = queue.Start(within, r.options.CacheDir, r.options.Log)
-			return err
+		begin("fetching and starting the queue server", func() error {
+			return r.serverStarted("the queue server", &r.queues, func() (*child.Server, error) {
+				return queue.Start(within, r.options.CacheDir, r.data("messages"), r.options.Log)
+			})
 		})
 	}
-	err = g.Wait()
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
 	if r.tables != nil && r.DynamoDB == nil {
-		r.onClose(func() { _ = r.tables.Close() })
 		r.Endpoints.DynamoDB = r.tables.Endpoint()
 		r.DynamoDB = dynamodb.New(dynamodb.Options{BaseEndpoint: &r.Endpoints.DynamoDB, Region: region, Credentials: own})
 	}
-	if r.queues != nil && r.Endpoints.Queues == "" {
-		r.onClose(func() { _ = r.queues.Close() })
+	if r.queues != nil {
 		r.Endpoints.Queues = r.queues.Endpoint()
 	}
-	if err != nil {
-		return nil, err
-	}
-	for i, a := range p.APIs {
+	for _, a := range p.APIs {
 		if r.apis[a.Key] != nil {
+			continue
+		}
+		if old := r.unused(p); old != "" {
+			r.apis[a.Key], r.Endpoints.APIs[a.Key] = r.apis[old], r.Endpoints.APIs[old]
+			delete(r.apis, old)
+			delete(r.Endpoints.APIs, old)
 			continue
 		}
 		port := 0
 		if r.options.Port > 0 {
-			port = r.options.Port + i
+			port = r.options.Port + len(r.apis)
 		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			return nil, fmt.Errorf("cannot listen for %s: %w; choose another -port", a.of, err)
 		}
 		r.apis[a.Key] = &api{}
-		r.serveOn(l, r.apis[a.Key])
+		r.serveOn(l, r.observed(r.apis[a.Key]))
 		r.Endpoints.APIs[a.Key] = "http://" + l.Addr().String()
 	}
 	return bins, nil
 }
 
-// api is the handler of an API, which an update may replace.
-type api struct {
-	atomic.Pointer[gateway.Handler]
+// unused is the key of the first API that a plan does not have any more: another one gets its port.
+func (r *Running) unused(p *Plan) (first string) {
+	for key := range r.apis {
+		if !slices.ContainsFunc(p.APIs, func(a API) bool { return a.Key == key }) &&
+			(first == "" || r.Endpoints.APIs[key] < r.Endpoints.APIs[first]) {
+			first = key
+		}
+	}
+	return first
 }
 
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h := a.Load(); h != nil {
-		h.ServeHTTP(w, r)
-		return
+// serverStarted keeps a server until the end.
+func (r *Running) serverStarted(name string, as **child.Server, start func() (*child.Server, error)) error {
+	server, err := start()
+	if err != nil {
+		return err
 	}
-	http.Error(w, "it starts, or is not part of the template any more", http.StatusServiceUnavailable)
+	r.onClose(func() { _ = server.Close() })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*as = server
+	go func() {
+		<-server.Ended()
+		r.die(fmt.Errorf("%s has ended unexpectedly, so everything else was stopped too; start again", name))
+	}()
+	return nil
 }
 
 var own = credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, "")
 
-// createTables makes the tables that are not there yet.
-func (r *Running) createTables(ctx context.Context, p *Plan) error {
-	for _, t := range p.Tables {
-		_, err := r.DynamoDB.CreateTable(ctx, &t.Create)
-		if _, exists := errors.AsType[*types.ResourceInUseException](err); err != nil && !exists {
-			return fmt.Errorf("cannot create the table %s: %w", t.Name, err)
-		}
-		name := &dynamodb.DescribeTableInput{TableName: &t.Name}
-		if err := dynamodb.NewTableExistsWaiter(r.DynamoDB).Wait(ctx, name, time.Minute); err != nil {
-			return fmt.Errorf("the table %s: %w", t.Name, err)
-		}
-		has, err := r.DynamoDB.DescribeTable(ctx, name)
-		if err != nil {
-			return fmt.Errorf("the table %s: %w", t.Name, err)
-		}
-		if !t.is(has.Table) {
-			return fmt.Errorf("the table %s is there with other keys, indexes or another stream: "+
-				"-fresh begins with empty tables", t.Name)
-		}
-		if t.Expiry == "" {
-			continue
-		}
-		lives, err := r.DynamoDB.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &t.Name})
-		if err == nil && lives.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusEnabled {
-			_, err = r.DynamoDB.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{TableName: &t.Name,
-				TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &t.Expiry, Enabled: aws.Bool(true)}})
-		}
-		if err != nil {
-			return fmt.Errorf("the time to live of the table %s: %w", t.Name, err)
-		}
-	}
-	return nil
-}
-
-func arnOf(service, name string) string {
-	return fmt.Sprintf("arn:aws:%s:%s:%s:%s", service, region, account, name)
-}
-
-// createQueues makes the queues, those for dead letters first, and the topics.
-func (r *Running) createQueues(ctx context.Context, p *Plan) error {
-	client := queue.NewClient(r.Endpoints.Queues)
-	for _, last := range []bool{false, true} {
-		for _, q := range p.Queues {
-			if (q.DeadLetters != "") != last {
-				continue
-			}
-			attributes := maps.Clone(q.Attributes)
-			if last {
-				attributes["RedrivePolicy"] = fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`,
-					arnOf("sqs", q.DeadLetters), q.redrive.MaxReceiveCount)
-			}
-			_, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &q.Name, Attributes: attributes})
-			if _, exists := errors.AsType[*sqstypes.QueueNameExists](err); exists { // with other attributes
-				_, err = client.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{
-					QueueUrl: aws.String(p.queueURL(q.Name)), Attributes: attributes,
-				})
-			}
-			if err != nil {
-				return fmt.Errorf("cannot create the queue %s: %w", q.Name, err)
-			}
-		}
-	}
-	if len(p.Topics) == 0 {
-		return nil
-	}
-	topics := sns.New(sns.Options{BaseEndpoint: &r.Endpoints.Queues, Region: region, Credentials: own})
-	for _, t := range p.Topics {
-		in := &sns.CreateTopicInput{Name: &t.Name}
-		if t.FIFO {
-			in.Attributes = map[string]string{"FifoTopic": "true"}
-		}
-		if _, err := topics.CreateTopic(ctx, in); err != nil {
-			return fmt.Errorf("cannot create the topic %s: %w", t.Name, err)
-		}
-	}
-	for _, s := range p.Subscriptions {
-		_, err := topics.Subscribe(ctx, &sns.SubscribeInput{
-			TopicArn: aws.String(arnOf("sns", s.Topic)), Protocol: aws.String("sqs"),
-			Endpoint: aws.String(arnOf("sqs", s.Queue)), Attributes: s.Attributes,
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.of, err)
-		}
-	}
-	return nil
-}
-
 // notHere answers in place of the services that are not here, and says which one was asked.
-func (r *Running) notHere(w http.ResponseWriter, req *http.Request) {
-	service := serviceOf(req)
-	r.report("a function asks %s, which is not here", service)
+func (r *Running) notHere(w http.ResponseWriter, req *http.Request, c Call) {
+	name := c.Service
+	if name == "" { // a web page can send such a request, and must not reach what is here
+		what := cmp.Or(c.Header.Get("X-Amz-Target"), c.Operation, req.Method+" "+req.URL.Path)
+		name = fmt.Sprintf("%q without a signature (Signature Version 4)", what)
+	}
+	why := name + " is not here: only DynamoDB, SQS, SNS and Invoke of Lambda are"
+	if name == "sqs" || name == "sns" {
+		why = name + " is not here: no queue or topic is declared"
+	}
+	r.report("%s: %s", cmp.Or(c.Function, "a call"), why)
 	w.Header().Set("X-Amzn-ErrorType", "NotHere")
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 	w.WriteHeader(http.StatusNotImplemented)
-	fmt.Fprintf(w, `{"__type":"NotHere","message":%q}`, service+" is not here: only DynamoDB, SQS and SNS are")
+	fmt.Fprintf(w, `{"__type":"NotHere","message":%q}`, why)
 }
 
 // Serve serves on a free port until the end.
@@ -384,90 +416,6 @@ func renew[T any](running map[string]func(), wanted []T, start func(T) (end func
 			return err
 		}
 		running[key] = end
-	}
-	return nil
-}
-
-// startMappings starts what brings messages and records to functions.
-func (r *Running) startMappings(ctx context.Context, p *Plan) error {
-	timeouts := map[string]time.Duration{}
-	for _, f := range p.Functions {
-		timeouts[f.Name] = f.Timeout
-	}
-	return renew(r.mappings, p.Mappings, func(m Mapping) (func(), error) {
-		f := r.functions[m.Function]
-		if m.Queue != "" {
-			poller, err := queuepoller.Start(ctx, queue.NewClient(r.Endpoints.Queues), p.queueURL(m.Queue), f,
-				&queuepoller.Options{BatchSize: m.BatchSize, MaxConcurrency: min(m.MaxConcurrency, 10),
-					FunctionTimeout: timeouts[m.Function], Trouble: func(err error) { r.report("%s: %v", m.of, err) }})
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", m.of, err)
-			}
-			return poller.Close, nil
-		}
-		stream, err := streampoller.StreamOf(ctx, r.DynamoDB, m.Table)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.of, err)
-		}
-		reads := dynamodbstreams.New(dynamodbstreams.Options{
-			BaseEndpoint: &r.Endpoints.DynamoDB, Region: region, Credentials: own,
-		})
-		poller, err := streampoller.Start(ctx, reads, stream, f.Call, &streampoller.Options{Filter: m.Filter,
-			BatchSize: m.BatchSize, Logf: r.report})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.of, err)
-		}
-		return poller.Close, nil
-	})
-}
-
-// startSchedules invokes functions every so often.
-func (r *Running) startSchedules(ctx context.Context, p *Plan) {
-	_ = renew(r.schedules, p.Schedules, func(s Schedule) (func(), error) {
-		ctx, cancel := context.WithCancel(ctx)
-		f, done := r.functions[s.Function], make(chan struct{})
-		go func() {
-			defer close(done)
-			for smithytime.SleepWithContext(ctx, s.Every) == nil {
-				if _, err := f.Call(ctx, s.Event); err != nil && ctx.Err() == nil {
-					r.report("%s: %v", s.of, err)
-				}
-			}
-		}()
-		return func() { cancel(); <-done }, nil
-	}) // nothing in it fails
-}
-
-// serve gives the APIs their routes.
-func (r *Running) serve(_ context.Context, p *Plan) error {
-	for _, a := range p.APIs {
-		routes := map[string]gateway.Invoke{}
-		auth, open := map[Auth]bool{}, []string{}
-		for route, to := range a.Routes {
-			routes[route] = r.functions[to.Function].Call
-			auth[to.Auth] = true
-			if to.Auth == Open {
-				open = append(open, route)
-			}
-		}
-		o := &gateway.Options{Flavour: a.Flavour, Stage: a.Stage, BinaryMediaTypes: a.BinaryMediaTypes, Open: open,
-			Report: func(id string, err error) { r.report("%s: request %s: %v", a.of, id, err) }}
-		if auth[JWT] {
-			o.Claims = r.Issuer.Claims
-		}
-		if auth[IAM] {
-			o.IAM = signer
-		}
-		handler, err := gateway.New(routes, o)
-		if err != nil {
-			return fmt.Errorf("%s: %w", a.of, err)
-		}
-		r.apis[a.Key].Store(handler)
-	}
-	for key, a := range r.apis {
-		if !slices.ContainsFunc(p.APIs, func(a API) bool { return a.Key == key }) {
-			a.Store(nil)
-		}
 	}
 	return nil
 }

@@ -1,36 +1,22 @@
 package cloud
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 )
 
-// output collects what functions write.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
+const minute, tick = time.Minute, 10 * time.Millisecond
 
 func post(t *testing.T, url, body string) string {
 	t.Helper()
@@ -52,8 +38,8 @@ func TestStart(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write()
-	out := &output{}
-	r, err := Start(t.Context(), path, &Options{BinDir: t.TempDir(), Output: out, Log: t.Logf})
+	out := &childtest.Output{}
+	r, err := Start(t.Context(), path, &Options{RunDir: t.TempDir(), Output: out, Log: t.Logf})
 	require.NoError(t, err)
 	defer r.Close()
 	url := r.Endpoints.APIs["Shop-Api"]
@@ -77,24 +63,97 @@ func TestStart(t *testing.T) {
 	got(`"body":"{\"order\":2}"`)
 	require.JSONEq(t, `{"message":"Not Found"}`, post(t, url+"/charges", ""))
 
-	write("NEW_AND_OLD_IMAGES", "KEYS_ONLY")
-	require.ErrorContains(t, r.Update(t.Context()), "the table Shop-Records is there with other keys, indexes or another "+
-		"stream")
+	for before, after := range map[string]string{
+		"NEW_AND_OLD_IMAGES": "KEYS_ONLY", "AttributeType: S": "AttributeType: N",
+	} {
+		write(before, after)
+		require.ErrorContains(t, r.Update(t.Context()),
+			"the table Shop-Records is there with other keys, indexes or another "+
+				"stream")
+	}
 	write("!GetAtt Orders.Arn", "arn:aws:sqs:a:b:none")
 	require.ErrorContains(t, r.Update(t.Context()), "there is no queue none")
 	require.Equal(t, "sent", post(t, url+"/orders", `{"order":3}`), "what ran before runs on")
 }
 
-// What asks a service that is not here is answered with its name.
+// A function is also invoked without an API, by operators and by other functions.
+func TestInvoke(t *testing.T) {
+	r, out := started(t, apis, Options{})
+	invoke := func(name, kind, event string) (*http.Response, string) {
+		t.Helper()
+		res, err := http.DefaultClient.Do(newRequest(t, "POST", r.Endpoints.Functions+"/2015-03-31/functions/"+name+
+			"/invocations", event, "X-Amz-Invocation-Type: "+kind, signedBy(AccessKey, "lambda")))
+		require.NoError(t, err)
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		return res, string(body)
+	}
+	for name, c := range map[string]struct {
+		name, kind, event string
+		status            int
+		failed            string
+		want              string
+	}{
+		"its name": {"Shop-Echo", "RequestResponse", `{"routeKey":"$default"}`, 200, "", `{"body":"{`},
+		"its ARN":  {"arn:aws:lambda:us-east-1:1:function:Shop-Echo:live", "", "", 200, "", `{"batchItemFailures":`},
+		"it fails": {"Shop-Echo", "", `{"do":"fail"}`, 200, "Unhandled", `"errorMessage":"it fails"`},
+		"later":    {"Shop-Echo", "Event", `{"do":"it later"}`, 202, "", ""},
+		"dry run":  {"Shop-Echo", "DryRun", `{"do":"it dry"}`, 204, "", ""},
+		"no such":  {"none", "", "", 404, "", "Function not found: none"},
+		"nor dry":  {"none", "DryRun", "", 404, "", "Function not found: none"},
+	} {
+		res, body := invoke(c.name, c.kind, c.event)
+		require.Equal(t, c.status, res.StatusCode, "%s: %s", name, body)
+		require.Equal(t, c.failed, res.Header.Get("X-Amz-Function-Error"), name)
+		require.Contains(t, body, c.want, name)
+	}
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "it later") }, time.Minute,
+		10*time.Millisecond, out)
+	require.Contains(t, out.String(), "Shop-Echo: errorString: it fails")
+	for name, to := range map[string][2]string{
+		"another action":     {"/2015-03-31/functions/Shop-Echo/aliases", "lambda"},
+		"of another service": {"/2015-03-31/functions/Shop-Echo/invocations", "s3"},
+	} {
+		status, body := send(t, newRequest(t, "POST", r.Endpoints.Functions+to[0], "{}", signedBy(AccessKey, to[1])))
+		require.Equal(t, 501, status, name)
+		require.Contains(t, body, to[1]+" is not here", name)
+	}
+	// A form or a script of any web page can send this.
+	status, body := send(t, newRequest(t, "POST", r.Endpoints.Functions+"/2015-03-31/functions/Shop-Echo/invocations",
+		`{"do":"it for a page"}`, "Origin: https://page.example", "Content-Type: text/plain"))
+	require.Equal(t, 501, status, body)
+	for _, not := range []string{"it dry", "it for a page"} {
+		require.NotContains(t, out.String(), not)
+	}
+}
+
+// signedBy is a header of what is signed for a service, with a signature that is not checked.
+func signedBy(key, service string) string {
+	return "Authorization: AWS4-HMAC-SHA256 Credential=" + key + "/20261128/us-east-1/" + service +
+		"/aws4_request, SignedHeaders=host, Signature=s"
+}
+
+// What asks a service that is not here is answered with its name, or with what it asks if it is not signed.
 func TestServicesThatAreNotHere(t *testing.T) {
-	out := &output{}
+	out := &childtest.Output{}
 	r := &Running{options: Options{Output: out}}
-	req := httptest.NewRequest(http.MethodPost, "/", nil)
-	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=k/20261128/us-east-1/secretsmanager/aws4_request, "+
-		"SignedHeaders=host, Signature=s")
-	rec := httptest.NewRecorder()
-	r.notHere(rec, req)
-	require.Equal(t, http.StatusNotImplemented, rec.Code)
-	require.Contains(t, rec.Body.String(), "secretsmanager is not here: only DynamoDB, SQS and SNS are")
-	require.Contains(t, out.String(), "a function asks secretsmanager, which is not here")
+	r.front = newFront(r)
+	for want, c := range map[string]struct{ header, body string }{
+		"Shop-Charge: secretsmanager is not here: only DynamoDB, SQS, SNS and Invoke of Lambda are"://
+		{signedBy(r.front.keyOf("Shop-Charge"), "secretsmanager"), ""},
+		`a call: "AWSCognitoIdentityProviderService.InitiateAuth" without a signature (Signature Version 4) is not here`://
+		{"X-Amz-Target: AWSCognitoIdentityProviderService.InitiateAuth", "{}"},
+		`a call: "AssumeRoleWithWebIdentity" without`: {"", "Action=AssumeRoleWithWebIdentity&Version=2011-06-15"},
+		`a call: "POST /\x1b" without`: {},
+	} {
+		rec := httptest.NewRecorder()
+		r.front.ServeHTTP(rec, newRequest(t, "POST", "/%1b", c.body, c.header))
+		require.Equal(t, http.StatusNotImplemented, rec.Code)
+		require.Contains(t, out.String(), want)
+		var answer struct{ Message string }
+		require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &answer))
+		_, why, _ := strings.Cut(want, ": ")
+		require.Contains(t, answer.Message, why)
+	}
 }

@@ -101,6 +101,8 @@ func TestTheCommandSettlesAQuestionInDynamoDB(t *testing.T) {
 		{"history --operation refund --tenant acme --value r-1", exitDone, "by alice, with idemctl"},
 		{"changes", exitDone, "from unknown to completed"},
 		{"export --all --yes", exitDone, r1.ID()},
+		{"ledger testdata/refunds.csv --operation refund --ref-column id --time-column created --yes", exitFailed,
+			"no row of the export is of"},
 		{"forget --operation refund --tenant acme --value r-1 --reason erasure --yes", exitDone, "Done."},
 		{"show --operation refund --tenant acme --value r-1", exitFailed, "there is no record"},
 		{"show", exitUsage, "name the record"},

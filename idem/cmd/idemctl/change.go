@@ -153,7 +153,7 @@ func (s *session) decide(ctx context.Context, flags recordFlags, c changeFlags, 
 		}
 	}
 	by.IfWrite = rec.Write
-	if err := s.carryOut(ctx, a.do, by); err != nil {
+	if err := s.carryOut(ctx, a.do, by, "history"); err != nil {
 		return err
 	}
 	fmt.Fprintln(shown.out, "Done.")
@@ -243,8 +243,9 @@ var refusals = []error{
 	reconcile.ErrOpen, reconcile.ErrExpired, reconcile.ErrNotFound, idem.ErrRecordUnreadable,
 }
 
+// carryOut makes a change. look is the command that shows whether it was made.
 func (s *session) carryOut(ctx context.Context, do func(context.Context, reconcile.Change) error,
-	by reconcile.Change) error {
+	by reconcile.Change, look string) error {
 	if err := ctx.Err(); err != nil {
 		return errors.New("interrupted, and nothing was changed")
 	}
@@ -266,6 +267,6 @@ func (s *session) carryOut(ctx context.Context, do func(context.Context, reconci
 	case denied(err):
 		return fmt.Errorf("AWS does not allow it: %w", err)
 	}
-	return fmt.Errorf("it may or may not have been written: look with idemctl history, and repeat it if it was not (%w)",
-		err)
+	return fmt.Errorf("it may or may not have been written: look with idemctl %s, and repeat it if it was not (%w)",
+		look, err)
 }

@@ -57,10 +57,13 @@ func (c *serverClock) fast() (ahead time.Duration, known bool) {
 
 // hear takes the time of a reply.
 func (c *serverClock) hear(h http.Header) {
-	date, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		return
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		c.is(date)
 	}
+}
+
+// is takes the time of a server.
+func (c *serverClock) is(date time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	local := c.local()

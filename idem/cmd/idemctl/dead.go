@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/outbox"
@@ -31,32 +30,16 @@ type letterFlags struct {
 	Limit       int      `default:"50" help:"At most so many."`
 }
 
-// letter is a dead letter as it is written as JSON. It says nothing of the body but its size.
+// letter is a message of the outbox as it is written as JSON.
 type letter struct {
-	ID          string    `json:"id"`
-	Record      string    `json:"record"`
-	Destination string    `json:"destination"`
-	OrderingKey string    `json:"ordering_key,omitempty"`
-	Type        string    `json:"type,omitempty"`
-	Created     time.Time `json:"created"`
-	Tries       int       `json:"tries"`
-	Reason      string    `json:"reason"`
-	Size        int       `json:"size"`
-	Unreadable  string    `json:"unreadable,omitempty"`
-
+	view.Message
 	// entry is without its body: a night's outage leaves more of them than there is memory.
 	entry outbox.Entry
 }
 
 func letterOf(e *outbox.Entry) letter {
-	l := letter{
-		ID: e.ID, Record: e.Record, Destination: e.Destination, OrderingKey: e.OrderingKey, Type: e.Type,
-		Created: e.Created, Tries: e.Tries, Reason: e.Reason, Size: len(e.Body), entry: *e,
-	}
+	l := letter{Message: view.MessageOf(e), entry: *e}
 	l.entry.Body = nil
-	if e.Unreadable != nil {
-		l.Unreadable = e.Unreadable.Error()
-	}
 	return l
 }
 
@@ -117,13 +100,23 @@ func (s *session) letters(all []letter) {
 		fmt.Fprintln(s.out, "No such dead letters.")
 	}
 	for _, e := range all {
-		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(e.Size, "byte"),
-			plural(e.Tries, "try"), when(e.Created, s.now()))
+		tries := ""
+		if e.State != outbox.Dispatched {
+			tries = ", " + plural(e.Tries, "try")
+		}
+		size := ""
+		if e.Size > 0 {
+			size = ", " + plural(e.Size, "byte")
+		}
+		what := fmt.Sprintf("to %s%s%s, committed %s", line(e.Destination), size, tries, when(e.Created, s.now()))
 		if e.Unreadable != "" {
 			what = "unreadable: " + line(e.Unreadable)
 		}
 		fmt.Fprintln(s.out, line(e.ID))
 		s.item(what)
+		if sent := s.sent(e.Message); sent != "" {
+			s.item(sent)
+		}
 		if e.Type != "" {
 			s.item("type " + line(e.Type))
 		}
@@ -163,12 +156,20 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	case len(found) == 0:
 		return errors.New("there are no such dead letters: look with dead list")
 	}
+	return s.requeue(ctx, found, by, c.whyFlags, c.Seen)
+}
+
+// requeue shows messages, asks, and has them sent again.
+func (s *session) requeue(ctx context.Context, found []letter, by reconcile.Change, c whyFlags, given string) error {
 	shown := s.aside()
 	shown.letters(found)
 	var of []string
 	var todo []planned
 	for _, e := range found {
 		of = append(of, e.ID, strconv.Itoa(e.Tries), view.At(e.Created), e.Reason)
+		if e.State == outbox.Dispatched {
+			of = append(of, view.At(e.SentAt), e.SentID)
+		}
 		do := func(ctx context.Context, by reconcile.Change) error { return s.records.Requeue(ctx, &e.entry, by) }
 		todo = append(todo, planned{changed: changed{ID: e.ID}, action: action{do: do}})
 	}
@@ -179,7 +180,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		shown.dryRun(of)
 		return s.reported(requeued{Of: len(found), DryRun: true, Seen: seen(of)})
 	}
-	if err := s.confirm(ctx, "messages to send", len(found), of, c.Seen); err != nil {
+	if err := s.confirm(ctx, "messages to send", len(found), of, given); err != nil {
 		return err
 	}
 	done, _ := s.carryOutEach(ctx, todo, by)
@@ -192,7 +193,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// requeued is what dead requeue writes as JSON.
+// requeued is what dead requeue and resend write as JSON.
 type requeued struct {
 	Requeued int    `json:"requeued"`
 	Of       int    `json:"of"`

@@ -8,5 +8,5 @@
 //
 // The README next to it shows every command with its output.
 //
-// Exit codes: 0 done, 1 refused or failed, 2 used wrongly.
+// Exit codes: 0 done, 1 refused or failed, 2 used wrongly, 3 the ledger differs.
 package main

@@ -16,6 +16,7 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/reconcile/ledger"
 	"github.com/idem-go/idempotency/idem/testenv/story"
 )
 
@@ -43,6 +44,7 @@ func (b *rig) events() map[string]story.Event {
 				Unconfirmed: true, Change: protocol.ChangeResolved, From: idem.Unknown, To: idem.Failed, Attempt: 1,
 				Who: "alice", Why: "case 1"}
 		}),
+		"it has published messages":  story.OfEach(func(key idem.Key) { letters.publish(key.ID(), b.Clock.Now()) }),
 		"an operation with a secret": story.Act(func(string) { secretly(b.t, b) }),
 		// About the key of a payment, and the text of its response.
 		"a response in Base64": story.Act(b.respond),
@@ -51,6 +53,9 @@ func (b *rig) events() map[string]story.Event {
 		"AWS answers writes with": b.refuses(idemtest.Settle),
 		"AWS answers checks with": story.Act(func(code string) {
 			b.backend.check = func(context.Context) error { return &smithy.GenericAPIError{Code: code, Message: "no"} }
+		}),
+		"AWS answers scans with": story.Act(func(code string) {
+			b.backend.scanner = refusing{err: &smithy.GenericAPIError{Code: code, Message: "no"}}
 		}),
 		"the reply to a write is lost, and credentials have expired then": story.Act(func(string) {
 			b.Faults.Always(expiredThen, idemtest.Settle)
@@ -100,4 +105,14 @@ func (b *rig) respond(about string) {
 	b.Pay(key, "", func(context.Context) {})
 	require.NoError(b.t, b.Reconciler().Resolve(b.t.Context(), payment.Key(idem.SingleTenant, key).ID(),
 		reconcile.Resolution{To: idem.Completed, Result: &encoded}, reconcile.Change{Actor: "bob", Reason: "found"}))
+}
+
+// refusing is a table that may not be scanned.
+type refusing struct {
+	ledger.Store
+	err error
+}
+
+func (r refusing) Scan(context.Context, protocol.ScanQuery) (protocol.ScanPage, error) {
+	return protocol.ScanPage{}, r.err
 }

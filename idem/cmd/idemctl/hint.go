@@ -11,7 +11,8 @@ import (
 // grants are what a command needs to be allowed, by its name; all others need byReader.
 var grants = map[string]string{
 	"resolve": byOperator, "release": byOperator, "extend": byOperator, "forget": byOperator, "dead requeue": byOperator,
-	"check": "Table.GrantCheck",
+	"resend": byOperator, "pause": byOperator, "resume": byOperator,
+	"check": "Table.GrantCheck", "ledger": "Table.GrantLedger and Table.GrantCheck",
 }
 
 const (

@@ -86,7 +86,7 @@ func (c *historyCmd) Run(ctx context.Context, s *session) error {
 	case rec != nil:
 		s.field("Created", "%s", view.At(rec.CreatedAt))
 		s.field("Now", "%s, attempt %d, last written %s", s.state(rec.State), rec.Attempt, view.At(rec.UpdatedAt))
-	default:
+	case !protocol.IsPauseID(id):
 		s.field("Now", "%s", s.state(idem.Absent))
 	}
 	if len(entries) == 0 {

@@ -19,9 +19,10 @@ import (
 
 // Exit codes.
 const (
-	exitDone   = 0
-	exitFailed = 1
-	exitUsage  = 2
+	exitDone    = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitDiffers = 3
 )
 
 // commands are the command line. A command checks its flags first, if it has a method check. Then it is
@@ -35,9 +36,10 @@ type commands struct {
 	History historyCmd `cmd:"" help:"List the changes of a record by operators, webhooks and sweeps."`
 
 	Changes changesCmd `cmd:"" help:"List the changes of all records by operators, webhooks and sweeps."`
-	Stats   statsCmd   `cmd:"" help:"Count what has no outcome, by operation, state and age, and the changes of the last day."`
+	Stats   statsCmd   `cmd:"" help:"Count what has no outcome, by operation, state and age, what is abandoned, and the changes of the last day."`
 	Export  exportCmd  `cmd:"" help:"Write records as JSON lines."`
-	Check   checkCmd   `cmd:"" help:"Check that the table is as it must be: keys, index, TTL."`
+	Check   checkCmd   `cmd:"" help:"Check that the table is as it must be: keys, index, TTL. Count keys of callers that are easy to guess in a sample of its records."`
+	Ledger  ledgerCmd  `cmd:"" help:"Compare a provider's export of a day with the records of that day, which reads the whole table. Exits with 3 if they differ."`
 	Console consoleCmd `cmd:"" help:"Serve the records' pages for a browser on this machine."`
 
 	Resolve resolveCmd `cmd:"" help:"Record the outcome of an operation whose outcome is unknown."`
@@ -45,12 +47,18 @@ type commands struct {
 	Extend  extendCmd  `cmd:"" help:"Keep a record that has ended for longer, such as while the queue of its retries is paused."`
 	Forget  forgetCmd  `cmd:"" help:"Remove a record that has ended: the next call runs the handler again."`
 
-	Dead deadCmd `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
+	Pause  pauseCmd  `cmd:"" help:"Pause an operation, or one tenant's calls of it: nothing more of it executes."`
+	Resume resumeCmd `cmd:"" help:"End a pause."`
+	Pauses pausesCmd `cmd:"" help:"List what is paused."`
+
+	Dead   deadCmd   `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
+	Resend resendCmd `cmd:"" help:"Have messages of a record sent again that were sent in the last day, under the same ids."`
 }
 
 // Globals are the flags of all commands.
 type Globals struct {
-	Table    string `env:"IDEM_TABLE" placeholder:"NAME" help:"The table."`
+	Table    string `env:"IDEM_TABLE" placeholder:"NAME" help:"The table of DynamoDB."`
+	Store    string `env:"IDEM_STORE" placeholder:"URL" help:"In place of a table: Postgres (postgres://...), or Redis or Valkey (redis://... or rediss://...)."`
 	Region   string `placeholder:"REGION" help:"The table's region; else as the AWS SDKs find it (AWS_REGION)."`
 	Profile  string `placeholder:"NAME" help:"Profile of the AWS configuration; else as the AWS SDKs find it (AWS_PROFILE)."`
 	Endpoint string `env:"IDEM_DYNAMODB_ENDPOINT" placeholder:"URL" help:"Endpoint of a VPC, or of a DynamoDB Local."`
@@ -107,7 +115,7 @@ func run(ctx context.Context, args []string, term *terminal, w environment) int 
 	kept := *term
 	kept.out = out
 	code := runTo(ctx, args, &kept, w)
-	if code == exitDone && out.err != nil {
+	if (code == exitDone || code == exitDiffers) && out.err != nil {
 		say(term.err, "idemctl: the output cannot be written: %v", out.err)
 		return exitFailed
 	}
@@ -120,7 +128,7 @@ func runTo(ctx context.Context, args []string, term *terminal, w environment) in
 	parser, err := kong.New(cli,
 		kong.Name("idemctl"),
 		kong.Description("Show the records of a table, and settle open questions. "+
-			"Exit codes: 0 done, 1 refused or failed, 2 used wrongly."),
+			"Exit codes: 0 done, 1 refused or failed, 2 used wrongly, 3 the ledger differs."),
 		kong.Writers(term.out, term.err),
 		kong.Exit(func(c int) { code, exited = c, true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: width}),
@@ -157,6 +165,8 @@ func runTo(ctx context.Context, args []string, term *terminal, w environment) in
 	switch {
 	case err == nil:
 		return exitDone
+	case errors.Is(err, errDiffers):
+		return exitDiffers
 	case misused:
 		say(term.err, "idemctl: %v", err)
 		return exitUsage

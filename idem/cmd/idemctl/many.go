@@ -265,7 +265,7 @@ func (s *session) carryOutEach(ctx context.Context, todo []planned, by reconcile
 			break
 		}
 		by.IfWrite = p.write
-		if err := s.carryOut(ctx, p.do, by); err != nil {
+		if err := s.carryOut(ctx, p.do, by, "history"); err != nil {
 			failed++
 			shown.item(line(p.ID) + ": " + line(err.Error()))
 			continue

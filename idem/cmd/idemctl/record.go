@@ -83,7 +83,7 @@ func (f *recordFlags) must(ctx context.Context, r *reconcile.Reconciler) (string
 	id, rec, err := f.find(ctx, r)
 	if err == nil && rec == nil {
 		err = fmt.Errorf("there is no record %s: check operation, tenant, value, principal and secret, --table "+
-			"and --region; it may have expired", id)
+			"and --region; it may have expired, or was forgotten, which idemctl history says", id)
 	}
 	return id, rec, err
 }

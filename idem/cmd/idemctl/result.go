@@ -276,6 +276,9 @@ type record struct {
 	Result   string         `json:"result,omitempty"`
 	Binary   []byte         `json:"result_base64,omitempty"` // a result that is no text
 	Response *view.Response `json:"response,omitempty"`      // instead of both, for an HTTP request
+	Messages []letter       `json:"messages,omitempty"`      // of the outbox, the earliest first
+	// MoreMessages says that there are more than these.
+	MoreMessages bool `json:"more_messages,omitempty"`
 }
 
 // reveal puts in the result: a response as its callers get it, anything else as it is stored.

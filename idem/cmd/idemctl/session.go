@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -20,10 +18,9 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/kmsseal"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/reconcile/ledger"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -65,7 +62,7 @@ type backend struct {
 	// caller says who runs the command.
 	caller func(ctx context.Context) string
 	// scanner reads all records, estimate says how many items that are, and how many bytes.
-	scanner  protocol.Scanner
+	scanner  ledger.Store
 	estimate func(ctx context.Context) (items, bytes int64, err error)
 	// stored reads a record's attributes as they are; nil if there are none.
 	stored func(ctx context.Context, id string) (map[string]types.AttributeValue, error)
@@ -77,8 +74,11 @@ type backend struct {
 
 // connect is the open of the real command.
 func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
-	if g.Table == "" {
-		return nil, misuse("no table is named: use --table, or set IDEM_TABLE")
+	switch {
+	case g.Store != "":
+		return connectTo(ctx, g, c)
+	case g.Table == "":
+		return nil, misuse("no table is named: use --table, or set IDEM_TABLE; or --store for a store that is not DynamoDB")
 	}
 	cfg, err := configure(ctx, g, c)
 	if err != nil {
@@ -102,7 +102,7 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 		return nil, err
 	}
 	scanner, err := dynamostore.NewScanner(client, g.Table,
-		&dynamostore.Options{AttemptTimeout: scanTime, Budget: 10 * scanTime})
+		&dynamostore.Options{AttemptTimeout: scanTime, Budget: 10 * scanTime, Sealer: o.Sealer})
 	if err != nil {
 		return nil, err
 	}
@@ -126,11 +126,7 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 					return arn
 				}
 			}
-			name := os.Getenv("USER")
-			if u, err := user.Current(); err == nil && name == "" {
-				name = u.Username
-			}
-			return name
+			return userName()
 		},
 		check: func(ctx context.Context) error { return dynamostore.Check(ctx, client, g.Table) },
 		stored: func(ctx context.Context, id string) (map[string]types.AttributeValue, error) {
@@ -152,6 +148,15 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 			return aws.ToInt64(d.Table.ItemCount), aws.ToInt64(d.Table.TableSizeBytes), nil
 		},
 	}, nil
+}
+
+// userName is who runs the command, as this machine knows them.
+func userName() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil && name == "" {
+		name = u.Username
+	}
+	return name
 }
 
 // configure reads the AWS configuration.
@@ -248,23 +253,3 @@ func (s *session) who(ctx context.Context, given string) (string, error) {
 }
 
 func (s *session) json() bool { return s.globals.Output == "json" }
-
-type checkCmd struct{}
-
-func (c *checkCmd) Run(ctx context.Context, s *session) error {
-	wrong := s.table.check(ctx)
-	report := struct {
-		Table    string `json:"table"`
-		OK       bool   `json:"ok"`
-		Problems string `json:"problems,omitempty"`
-	}{Table: s.globals.Table, OK: wrong == nil}
-	if wrong != nil {
-		report.Problems = wrong.Error()
-	}
-	err := s.print(report, func() {
-		if wrong == nil {
-			fmt.Fprintf(s.out, "Table %s is as it must be: its keys, its index and its TTL.\n", view.Plain(s.globals.Table))
-		}
-	})
-	return errors.Join(err, wrong)
-}

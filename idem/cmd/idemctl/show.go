@@ -41,6 +41,11 @@ func (c *showCmd) Run(ctx context.Context, s *session) error {
 		}
 		d.reveal(result)
 	}
+	messages, next, err := s.messages(ctx, id, "")
+	if err != nil {
+		return err
+	}
+	d.Messages, d.MoreMessages = messages, next != ""
 	return s.print(d, func() { s.show(d) })
 }
 
@@ -109,6 +114,7 @@ func (s *session) show(d record) {
 			s.field("", "token %s", step.Token)
 		}
 	}
+	s.showMessages(d.Messages, d.MoreMessages)
 }
 
 // stepText says what became of a step.
@@ -242,12 +248,17 @@ func (c *explainCmd) Run(ctx context.Context, s *session) error {
 	if rec != nil {
 		attempt = rec.Attempt
 	}
+	paused, err := s.pausesOf(ctx, id)
+	if err != nil {
+		return err
+	}
 	if s.json() {
 		return s.writeJSON(struct {
-			ID      string `json:"id"`
-			Attempt int    `json:"attempt,omitempty"`
+			ID      string           `json:"id"`
+			Attempt int              `json:"attempt,omitempty"`
+			Paused  []protocol.Pause `json:"paused,omitempty"`
 			reconcile.Explanation
-		}{id, attempt, e})
+		}{id, attempt, paused, e})
 	}
 	s.field("Record", "%s", view.Plain(id))
 	if rec == nil {
@@ -256,6 +267,13 @@ func (c *explainCmd) Run(ctx context.Context, s *session) error {
 		s.field("State", "%s, attempt %d", s.state(e.State), attempt)
 	}
 	s.explain(e)
+	if len(paused) > 0 {
+		fmt.Fprintln(s.out)
+		fmt.Fprintln(s.out, "A call for which the handler would run gets 503 operation_paused:")
+		for _, p := range paused {
+			s.pause(p)
+		}
+	}
 	fmt.Fprintln(s.out)
 	fmt.Fprintln(s.out, "What you may decide:")
 	for _, d := range e.Decisions {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,15 +19,17 @@ import (
 )
 
 type statsCmd struct {
+	allFlags
 	Limit int `default:"10000" help:"Count at most so many records, each of which is a read, and at most so many changes."`
 }
 
 // stats are what the command says.
 type stats struct {
-	Groups     []*group     `json:"groups"`
-	Oldest     *view.Record `json:"oldest,omitempty"`
-	Unreadable int          `json:"unreadable,omitempty"`
-	Partial    bool         `json:"partial,omitempty"`
+	Paused     []protocol.Pause `json:"paused,omitempty"`
+	Groups     []*group         `json:"groups"`
+	Oldest     *view.Record     `json:"oldest,omitempty"`
+	Unreadable int              `json:"unreadable,omitempty"`
+	Partial    bool             `json:"partial,omitempty"`
 	// More says that there are more changes than were counted.
 	More    bool          `json:"more_changes,omitempty"`
 	Changes []changeCount `json:"changes_of_the_last_day"`
@@ -39,11 +42,13 @@ type group struct {
 	Count     int        `json:"count"`
 	// Those younger than each of the ages, and the others: a sweep should have settled them,
 	// the alarm has rung, operators have had a day.
-	Under15m  int       `json:"under_15m"`
-	Under1h   int       `json:"under_1h"`
-	Under1d   int       `json:"under_1d"`
-	Older     int       `json:"older"`
-	Escalated int       `json:"escalated"`
+	Under15m  int `json:"under_15m"`
+	Under1h   int `json:"under_1h"`
+	Under1d   int `json:"under_1d"`
+	Older     int `json:"older"`
+	Escalated int `json:"escalated"`
+	// Abandoned are those that a call would go on with, and for which none has come.
+	Abandoned int       `json:"abandoned,omitempty"`
 	Since     time.Time `json:"oldest_since"`
 }
 
@@ -53,22 +58,34 @@ type changeCount struct {
 	Count  int             `json:"count"`
 }
 
-func (c *statsCmd) check() error { return checkLimit(c.Limit) }
+func (c *statsCmd) check() error { return errors.Join(checkLimit(c.Limit), c.allFlags.check()) }
 
 func (c *statsCmd) Run(ctx context.Context, s *session) error {
 	now, n := s.now(), 0
 	st := stats{Groups: []*group{}, Changes: []changeCount{}}
+	var err error
+	if st.Paused, err = s.records.Paused(ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
 	groups := map[[2]string]*group{}
 	var oldest *idem.Record
-	for l, err := range s.pages(ctx, reconcile.Filter{}, "", 0) {
+	pages := s.pages(ctx, reconcile.Filter{}, "", 0)
+	if c.All {
+		pages = s.scan(ctx, reconcile.Filter{}, c.allFlags)
+	}
+	for l, err := range pages {
 		if err != nil {
 			return err
 		}
 		st.Unreadable += len(l.Unreadable)
+		l.Records = slices.DeleteFunc(l.Records, func(rec *idem.Record) bool {
+			return !rec.Open() && rec.State != idem.InProgress
+		})
 		st.Partial = n+len(l.Records) > c.Limit
 		for _, rec := range l.Records[:min(len(l.Records), c.Limit-n)] {
 			n++
-			_, operation, _ := protocol.ParseRecordID(rec.ID)
+			id, _ := protocol.LiveID(rec.ID)
+			_, operation, _ := protocol.ParseRecordID(id)
 			g := groups[[2]string{operation, string(rec.State)}]
 			if g == nil {
 				g = &group{Operation: operation, State: rec.State, Since: view.Since(rec)}
@@ -107,13 +124,20 @@ func (c *statsCmd) Run(ctx context.Context, s *session) error {
 	slices.SortFunc(st.Changes, func(a, b changeCount) int {
 		return cmp.Or(cmp.Compare(a.Change, b.Change), cmp.Compare(a.To, b.To))
 	})
-	return s.print(st, func() { s.stats(st) })
+	err = s.print(st, func() { s.stats(st) })
+	if !c.All && err == nil && len(st.Groups) == 0 {
+		say(s.err, "Claims that are not watched, no index has: --all reads the whole table.")
+	}
+	return err
 }
 
 func (g *group) add(rec *idem.Record, now time.Time) {
 	g.Count++
 	if !rec.EscalatedAt.IsZero() {
 		g.Escalated++
+	}
+	if abandoned(rec, now) {
+		g.Abandoned++
 	}
 	if view.Since(rec).Before(g.Since) {
 		g.Since = view.Since(rec)
@@ -130,7 +154,21 @@ func (g *group) add(rec *idem.Record, now time.Time) {
 	}
 }
 
+// abandoned reports whether a call would go on with the record. Had one come, it would be another record.
+func abandoned(rec *idem.Record, now time.Time) bool {
+	ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: rec.Fingerprint, Repeat: rec.Repeat,
+		Margin: idem.DefaultMargin}
+	if rec.Accepted() {
+		ev.Kind = protocol.EventWork
+	}
+	return rec.State != idem.Pending && protocol.Next(rec, ev, now).Do == protocol.DoTakeOver
+}
+
 func (s *session) stats(st stats) {
+	for _, p := range st.Paused {
+		s.pause(p)
+		fmt.Fprintln(s.out)
+	}
 	t := newTable(s.out)
 	t.AppendHeader(table.Row{"operation", "state", "all", "<15m", "<1h", "<1d", "older", "escalated", "oldest"})
 	for _, g := range st.Groups {
@@ -155,6 +193,7 @@ func (s *session) stats(st stats) {
 		fmt.Fprintln(s.out)
 		s.field("Oldest", "%s", line(st.Oldest.ID))
 	}
+	s.abandoned(st.Groups)
 	fmt.Fprintln(s.out)
 	if len(st.Changes) == 0 {
 		fmt.Fprintln(s.out, "No changes from outside in the last day.")
@@ -170,5 +209,23 @@ func (s *session) stats(st stats) {
 	}
 	if st.More {
 		say(s.out, "There are more, and these are the first ones: raise --limit.")
+	}
+}
+
+// abandoned writes how many of each operation wait for a call.
+func (s *session) abandoned(groups []*group) {
+	byOperation := map[string]int{}
+	for _, g := range groups {
+		if g.Abandoned > 0 {
+			byOperation[g.Operation] += g.Abandoned
+		}
+	}
+	if len(byOperation) == 0 {
+		return
+	}
+	fmt.Fprintln(s.out)
+	fmt.Fprintln(s.out, "Abandoned: a call would go on with them, and none has come.")
+	for _, name := range slices.Sorted(maps.Keys(byOperation)) {
+		s.item(fmt.Sprintf("%s: %d", line(name), byOperation[name]))
 	}
 }

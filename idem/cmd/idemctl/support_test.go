@@ -94,6 +94,26 @@ func (s store) Requeue(_ context.Context, e *outbox.Entry, a protocol.Audit) err
 	return nil
 }
 
+// Messages lists a page of 100.
+func (s store) Messages(_ context.Context, record, page string) ([]*outbox.Entry, string, error) {
+	all := s.b.backend.letters.(*deadLetters).of(record)
+	if page != "" {
+		return all[100:], "", nil
+	}
+	if len(all) > 100 {
+		return all[:100], "the rest", nil
+	}
+	return all, "", nil
+}
+
+func (s store) ReadPaused(ctx context.Context) (protocol.Paused, error) {
+	return s.b.Faults.ReadPaused(ctx)
+}
+
+func (s store) WritePaused(ctx context.Context, w protocol.PausedWrite) error {
+	return s.b.Faults.WritePaused(ctx, w)
+}
+
 func (s store) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
 	p, err := s.Store.AuditOf(ctx, id, page)
 	return s.with(p, func(a protocol.Audit) bool { return a.ID == id }), err
@@ -248,11 +268,12 @@ func (b *rig) play(scene string) string {
 
 var (
 	unchanged = regexp.MustCompile(`nothing\s+was\s+(changed|written)`)
-	reads     = regexp.MustCompile(`^(list|show|explain|history|changes|stats|export|check|dead list)\b`)
+	reads     = regexp.MustCompile(`^(list|show|explain|history|changes|stats|export|check|ledger|dead list|pauses)\b`)
 )
 
 func (b *rig) everything() []any {
-	return append(b.Everything(), maps.Clone(b.noted), slices.Clone(b.backend.letters.(*deadLetters).all))
+	return append(b.Everything(), maps.Clone(b.noted), slices.Clone(b.backend.letters.(*deadLetters).all),
+		slices.Clone(b.backend.letters.(*deadLetters).published))
 }
 
 var prompt = regexp.MustCompile(`(?m)^Type .*: (\w+)$`)

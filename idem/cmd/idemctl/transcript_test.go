@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -70,12 +71,18 @@ func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 			reconcile.Resolution{To: idem.Failed, CompensatedManually: true,
 				Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
 			reconcile.Change{Actor: "w" + commanding, Reason: "y" + commanding + "\nDone.", Tool: "t" + commanding}))
+		records, err := reconcile.New(b.backend.store, nil)
+		require.NoError(t, err)
+		require.NoError(t, records.Pause(t.Context(), "op"+commanding, "t"+commanding, time.Time{},
+			reconcile.Change{Actor: "w" + commanding, Reason: "y" + commanding + "\nDone."}))
 		b.Clock.Advance(time.Hour)
 		for _, args := range [][]string{
 			{"show", id, "--show-value", "--show-error", "--show-result"}, {"explain", id}, {"history", id},
 			{"changes"}, {"list"},
 			{"list", "--all", "--yes"}, {"stats"}, {"export", "--all", "--yes", "--show-value", "--show-error"},
 			{"resolve", id, "--to", "failed", "--message", "x", "--reason", commanding, "--yes"},
+			{"pauses"}, {"pause", "op" + commanding, "--reason", commanding, "--dry-run"},
+			{"resume", "op" + commanding, "--tenant", "t" + commanding, "--reason", commanding, "--dry-run"},
 			{"forget", id, "--reason", commanding, "--dry-run"},
 		} {
 			for _, form := range []string{"table", "json"} {
@@ -94,6 +101,27 @@ func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(out), &r))
 		require.Equal(t, "v"+commanding, r.Value)
 		require.Contains(t, out, `\u009b31m\u202eb\u0007\udb40\udc41`)
+	})
+}
+
+// Nor does what a provider exports.
+func TestNoTerminalObeysTheProvider(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "export.jsonl")
+	row, err := json.Marshal(map[string]string{"id": "re" + commanding, "amount": "1" + commanding, "status": commanding,
+		"created": "2026-03-02T12:00:00Z"})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, row, 0o600))
+	withRig(t, func(t *testing.T, b *rig) {
+		b.happens("completed: refund/acme/r-1")
+		b.Clock.Advance(24 * time.Hour)
+		for _, form := range []string{"table", "json"} {
+			_, out, errs := b.run("ledger", file, "--operation", "refund", "--ref-column", "id", "--time-column", "created",
+				"--value-column", "amount", "--result-value", "/a", "--state-column", "status", "--yes", "-o", form)
+			require.Contains(t, out, "missing_here")
+			for _, r := range out + errs {
+				require.True(t, r == '\n' || unicode.IsPrint(r), "as %s writes %U: %q", form, r, out+errs)
+			}
+		}
 	})
 }
 

@@ -5,6 +5,8 @@
 //		coverage.Require(t, routes, "openapi.yaml")
 //	}
 //
+// It sees no keys: a contract logs those that are easy to guess, and idemctl check counts them.
+//
 // It is a package of its own because it reads OpenAPI 3 in YAML or JSON with a library that
 // no handler needs.
 package coverage

@@ -19,6 +19,7 @@ func TestConformance(t *testing.T) {
 	for name, around := range map[string]func(protocol.Store) protocol.Store{
 		"circuit":     func(s protocol.Store) protocol.Store { return guard.Circuit(s, silent) },
 		"holding":     guard.Holding,
+		"hot":         guard.Hot,
 		"pending":     func(s protocol.Store) protocol.Store { return guard.NewPending(s, time.Now, time.Minute, silent) },
 		"withdrawals": func(s protocol.Store) protocol.Store { return guard.Withdrawals(s, 2*time.Second) },
 	} {

@@ -17,25 +17,28 @@ const (
 	Age               // how old something is now, in seconds
 	Time              // durations in milliseconds
 	Units             // sums that may have a fraction
+	Share             // 0 or 100, whose average is a percentage
 )
 
 // Metric is one of All.
 type Metric struct {
 	Name string
 	Kind Kind
-	Of   string // what is counted, or the unit of a time
+	Of   string // what is counted, or the unit of a value
 }
 
 // All are the metrics of package schema.
 var All = []Metric{
-	{schema.MetricExecuted, Count, "attempt"},
+	{schema.MetricClaimed, Count, "attempt"},
 	{schema.MetricTookOver, Count, "attempt"},
+	{schema.MetricExecuted, Count, "attempt"},
 	{schema.MetricReplayed, Count, "call"},
 	{schema.MetricInFlight, Count, "call"},
 	{schema.MetricAccepted, Count, "call"},
 	{schema.MetricOutcomeUnknown, Count, "call"},
 	{schema.MetricKeyReused, Count, "call"},
 	{schema.MetricLimitExceeded, Count, "call"},
+	{schema.MetricPaused, Count, "call"},
 	{schema.MetricKeyless, Count, "call"},
 	{schema.MetricCompleted, Count, "attempt"},
 	{schema.MetricFailed, Count, "attempt"},
@@ -50,12 +53,15 @@ var All = []Metric{
 	{schema.MetricCircuitOpened, Count, "circuit"},
 	{schema.MetricFailedOpen, Count, "call"},
 	{schema.MetricUnreadable, Count, "record"},
+	{schema.MetricWithdrawn, Count, "claim"},
 	{schema.MetricOutcomeQueued, Count, "write"},
 	{schema.MetricOutcomeLanded, Count, "write"},
 	{schema.MetricOutcomeDropped, Count, "write"},
+	{schema.MetricDuplicate, Share, "%"},
 	{schema.MetricShadowExecuted, Count, "call"},
 	{schema.MetricShadowDuplicate, Count, "call"},
 	{schema.MetricShadowKeyReused, Count, "call"},
+	{schema.MetricShadowRefused, Count, "call"},
 	{schema.MetricClaimTime, Time, "ms"},
 	{schema.MetricHandlerTime, Time, "ms"},
 	{schema.MetricFinishTime, Time, "ms"},
@@ -71,6 +77,7 @@ var All = []Metric{
 	{schema.MetricNotStarted, Count, "record"},
 	{schema.MetricSwept, Count, "sweep"},
 	{schema.MetricSweepLeft, Count, "record"},
+	{schema.MetricExpired, Count, "item"},
 	{schema.MetricOpen, Level, "record"},
 	{schema.MetricOldestOpen, Age, "s"},
 	{schema.MetricOutboxMissed, Level, "message"},
@@ -81,6 +88,13 @@ var All = []Metric{
 	{schema.MetricOutboxDeferred, Count, "message"},
 	{schema.MetricOutboxUnreadable, Count, "message"},
 	{schema.MetricOutboxLeft, Count, "message"},
+	{schema.MetricLedgerDifferences, Level, "difference"},
+	{schema.MetricLedgerMissingHere, Count, "entry"},
+	{schema.MetricLedgerMissingThere, Count, "record"},
+	{schema.MetricLedgerDifferent, Count, "entry"},
+	{schema.MetricLedgerDoubled, Count, "entry"},
+	{schema.MetricLedgerUnread, Count, "entry"},
+	{schema.MetricLedgerCompared, Count, "entry"},
 }
 
 var numbers = func() map[string]int {
@@ -111,12 +125,15 @@ func TimeOf(n *notice.Notice) string {
 	return schema.MetricFinishTime
 }
 
-// IsDuplicate reports whether a notice is about a call whose key is in use already.
-func IsDuplicate(k notice.Kind) bool {
-	switch k {
-	case notice.Replayed, notice.InFlight, notice.Accepted, notice.Unknown, notice.Reused, notice.ShadowDuplicate,
-		notice.ShadowReused:
-		return true
+// Duplicate is the value of [schema.MetricDuplicate] of a notice's call. Other notices have none.
+func Duplicate(n *notice.Notice) (percent float64, ok bool) {
+	switch n.Kind {
+	case notice.Executed, notice.ShadowExecuted:
+		return 0, true
+	case notice.Accepted:
+		return 100, n.Repeated
+	case notice.Replayed, notice.InFlight, notice.Unknown, notice.Reused, notice.ShadowDuplicate, notice.ShadowReused:
+		return 100, true
 	}
-	return false
+	return 0, false
 }

@@ -38,11 +38,9 @@ func TestEachNameOfPackageSchemaIsAMetric(t *testing.T) {
 // A kind that is added is counted under its own name, or stands here.
 func TestEachKindOfNoticeIsCountedOrKnowinglyNot(t *testing.T) {
 	not := map[string]bool{
-		"claimed":       true,                                                  // executed and completed count it
 		"step_recorded": true, "step_replayed": true, "step_compensated": true, // part of handler_time and finish_time
-		"shadow_refused": true, "shadow_unobserved": true, // their log lines have the reasons
-		"circuit_closed": true, // other calls count then
-		"withdrawn":      true, // nothing was executed, and store_unavailable counts the call
+		"shadow_unobserved": true, // its log lines have the reasons
+		"circuit_closed":    true, // other calls count then
 	}
 	for _, kind := range found(t, "../../notice/notice.go", `Kind = "(\w+)"`) {
 		_, counted := Number(kind)

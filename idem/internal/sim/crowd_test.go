@@ -81,7 +81,9 @@ func byChance(
 ) *sim.Report {
 	r, err := way(seeds, func(begin func(*sim.World)) (*sim.World, error) {
 		w := sim.New(nil)
-		w.Broken = broken
+		if broken != nil {
+			w.Broken = func(s sim.Kept) protocol.Store { return broken(s.(*memstore.Store)) }
+		}
 		begin(w)
 		synctest.Test(t, func(*testing.T) { story(w) })
 		return w, nil

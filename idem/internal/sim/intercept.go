@@ -15,11 +15,18 @@ type Store interface {
 	protocol.Store
 	protocol.AdminStore
 	protocol.Scanner
+	pausing
+}
+
+// pausing is what a store does that keeps what is paused.
+type pausing interface {
+	ReadPaused(ctx context.Context) (protocol.Paused, error)
+	WritePaused(ctx context.Context, w protocol.PausedWrite) error
 }
 
 // Intercept returns a store of which each call goes through one function, which gets the name of the method
-// and the record's id, and makes the call with do. Calls of [protocol.AdminStore] and [protocol.Scanner] over a
-// store without them are refused.
+// and the record's id, and makes the call with do. Calls of [protocol.AdminStore] and [protocol.Scanner], and
+// of pauses, over a store without them are refused.
 func Intercept(store protocol.Store, through Through) Store { return &intercepted{store, through} }
 
 // Through is the function of an intercepted store.
@@ -158,6 +165,19 @@ func (i *intercepted) AuditBetween(
 
 func (i *intercepted) Scan(ctx context.Context, q protocol.ScanQuery) (protocol.ScanPage, error) {
 	return read(ctx, i, "Scan", "", protocol.Scanner.Scan, q)
+}
+
+func (i *intercepted) ReadPaused(ctx context.Context) (protocol.Paused, error) {
+	return over(ctx, i, "ReadPaused", "", func(ctx context.Context, s pausing) (protocol.Paused, error) {
+		return s.ReadPaused(ctx)
+	})
+}
+
+func (i *intercepted) WritePaused(ctx context.Context, w protocol.PausedWrite) error {
+	_, err := over(ctx, i, "WritePaused", "", func(ctx context.Context, s pausing) (struct{}, error) {
+		return struct{}{}, s.WritePaused(ctx, w)
+	})
+	return err
 }
 
 // CountKey implements limit.Counter over a store that does.

@@ -20,7 +20,9 @@ import (
 func explore(t *testing.T, name string, broken func(*memstore.Store) protocol.Store) (found []string) {
 	r, err := sim.Explore(300, func(plan sim.Plan) (*sim.World, error) {
 		w := sim.New(plan)
-		w.Broken = broken
+		if broken != nil {
+			w.Broken = func(s sim.Kept) protocol.Store { return broken(s.(*memstore.Store)) }
+		}
 		synctest.Test(t, func(*testing.T) { stories[name](w) })
 		return w, nil
 	})

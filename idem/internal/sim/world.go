@@ -60,11 +60,21 @@ func (p Point) String() string {
 // Plan has the fates of calls; all others pass.
 type Plan map[Point]Fate
 
+// Kept is a store that shows what it keeps; see the methods of [memstore.Store].
+type Kept interface {
+	protocol.Store
+	Records() []*protocol.Record
+	Delete(id string)
+	Units() []protocol.Unit
+	Conditions(decide func(action any) (holds bool, old any))
+}
+
 // World is one run of a story.
 type World struct {
-	Store *memstore.Store
-	// Broken, if set, returns the store that the processes get in its place: to see what is found.
-	Broken func(*memstore.Store) protocol.Store
+	// Store has what is recorded. It is a *memstore.Store unless a story replaces it before it begins.
+	Store Kept
+	// Broken, if set, returns the store that a process gets in its place: to see what is found.
+	Broken func(Kept) protocol.Store
 
 	// Around, if set, returns a store around the one of a process, such as one with a limit.
 	Around func(Store) protocol.Store

@@ -35,10 +35,24 @@ func change(a protocol.Audit) (what, text string) {
 		return "Forgotten", "the record was removed."
 	case protocol.ChangeRequeued:
 		return "Requeued", a.What + " is sent again."
+	case protocol.ChangePaused:
+		until := "they are resumed"
+		if !a.Until.IsZero() {
+			until = At(a.Until)
+		}
+		return "Paused", callsOf(a) + ", until " + until + "."
+	case protocol.ChangeResumed:
+		return "Resumed", callsOf(a) + "."
 	case protocol.ChangeUnreadable:
 		return "Unreadable", strings.TrimSpace("the entry "+a.Entry) + " is damaged, or a newer version has written it."
 	}
 	return "Changed", fmt.Sprintf("%s, from %s to %s, attempt %d.", a.Change, a.From, a.To, a.Attempt)
+}
+
+// callsOf names the calls that a change has paused or resumed.
+func callsOf(a protocol.Audit) string {
+	tenant, operation, _ := protocol.ParseRecordID(a.ID)
+	return Calls(operation, tenant)
 }
 
 // Steps are what a resolution has recorded about steps, in the order of their names, with their

@@ -38,6 +38,14 @@ func Name(text string) string {
 	return out.String()
 }
 
+// Calls names the calls of a pause.
+func Calls(operation, tenant string) string {
+	if tenant == "" {
+		return "all calls of " + Name(operation)
+	}
+	return "the calls of " + Name(operation) + " of tenant " + Name(tenant)
+}
+
 // At is a time, as it is copied into tickets.
 func At(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 

@@ -75,7 +75,8 @@ func TestValuesAndTextsOfErrorsAreShownIfTheyAreAskedFor(t *testing.T) {
 func TestEveryChangeHasWords(t *testing.T) {
 	for _, c := range []protocol.Change{
 		protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeEscalated, protocol.ChangeExtended,
-		protocol.ChangeForgotten, protocol.ChangeRequeued, protocol.ChangeUnreadable, "moved",
+		protocol.ChangeForgotten, protocol.ChangeRequeued, protocol.ChangePaused, protocol.ChangeResumed,
+		protocol.ChangeUnreadable, "moved",
 	} {
 		for _, unconfirmed := range []bool{false, true} {
 			what, text := Change(protocol.Audit{

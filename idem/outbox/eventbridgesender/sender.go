@@ -71,7 +71,8 @@ func New(client Client, bus, source string) (*Sender, error) {
 }
 
 // Send implements [outbox.Sender]: one PutEvents for every 10 messages or 256 KB.
-func (s *Sender) Send(ctx context.Context, messages []outbox.Message) []error {
+// [outbox.Sent.ID] is the EventId, which targets get as the event's id.
+func (s *Sender) Send(ctx context.Context, messages []outbox.Message) []outbox.Sent {
 	return outbox.InBatches(ctx, messages, awsbatch.Limits, s.size, s.send)
 }
 
@@ -101,7 +102,7 @@ func detailOf(m *outbox.Message) (string, error) {
 
 func typeOf(m *outbox.Message) string { return cmp.Or(m.Type, m.Destination) }
 
-func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, error) {
+func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]outbox.Sent, error) {
 	in := &eventbridge.PutEventsInput{}
 	for i := range batch {
 		m := &batch[i]
@@ -121,11 +122,11 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 	for i, e := range out.Entries {
 		// An entry without an error and without the event's id says nothing.
 		if code := aws.ToString(e.ErrorCode); code != "" || aws.ToString(e.EventId) != "" {
-			replies = append(replies, awsbatch.Reply{ID: *awsbatch.ID(i), Code: code, Message: aws.ToString(e.ErrorMessage),
-				SenderFault: true})
+			replies = append(replies, awsbatch.Reply{ID: *awsbatch.ID(i), SentID: aws.ToString(e.EventId), Code: code,
+				Message: aws.ToString(e.ErrorMessage), SenderFault: true})
 		}
 	}
-	return service.Errors(len(batch), replies), nil
+	return service.Sent(len(batch), replies), nil
 }
 
 // size is the size that EventBridge counts: source, detail-type and detail.

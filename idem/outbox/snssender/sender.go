@@ -59,11 +59,13 @@ func New(client Client, topicARN string) (*Sender, error) {
 }
 
 // Send implements [outbox.Sender]: one PublishBatch for every 10 messages or 256 KB.
-func (s *Sender) Send(ctx context.Context, messages []outbox.Message) []error {
+// [outbox.Sent.ID] is the MessageId, which subscribers get with the message unless their
+// subscription has raw message delivery.
+func (s *Sender) Send(ctx context.Context, messages []outbox.Message) []outbox.Sent {
 	return outbox.InBatches(ctx, messages, awsbatch.Limits, awsbatch.Size, s.send)
 }
 
-func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, error) {
+func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]outbox.Sent, error) {
 	in := &sns.PublishBatchInput{TopicArn: &s.arn}
 	for i := range batch {
 		m := &batch[i]
@@ -85,10 +87,10 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 	}
 	var replies []awsbatch.Reply
 	for _, r := range out.Successful {
-		replies = append(replies, awsbatch.Taken(r.Id))
+		replies = append(replies, awsbatch.Taken(r.Id, r.MessageId))
 	}
 	for _, r := range out.Failed {
 		replies = append(replies, awsbatch.Failed(r.Id, r.Code, r.Message, r.SenderFault))
 	}
-	return service.Errors(len(batch), replies), nil
+	return service.Sent(len(batch), replies), nil
 }

@@ -14,3 +14,11 @@ func OwnGroup() *syscall.SysProcAttr {
 func SameGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 }
+
+// Unprivileged is [OwnGroup] for a server that refuses to run as root: under root it runs as the
+// user [Nobody]. The kernel sends it end when the thread that started it ends.
+func Unprivileged(end syscall.Signal) *syscall.SysProcAttr {
+	attr := OwnGroup()
+	attr.Pdeathsig, attr.Credential = end, unprivileged()
+	return attr
+}

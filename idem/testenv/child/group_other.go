@@ -11,3 +11,11 @@ func OwnGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true
 // SameGroup leaves a child in its parent's process group, whose signals from a terminal it
 // gets too.
 func SameGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
+
+// Unprivileged is [OwnGroup] for a server that refuses to run as root: under root it runs as the
+// user [Nobody].
+func Unprivileged(syscall.Signal) *syscall.SysProcAttr {
+	attr := OwnGroup()
+	attr.Credential = unprivileged()
+	return attr
+}

@@ -28,8 +28,8 @@ type Process struct {
 }
 
 // Start starts cmd in a process group of its own, so that a Ctrl-C in the terminal reaches
-// only the parent, which then shuts down in order. It uses the command's standard input and
-// output.
+// only the parent, which then shuts down in order: with the attributes of [OwnGroup] unless it
+// has some. It uses the command's standard input and output.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -38,7 +38,9 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, stdin: stdin, output: NewTail(), ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.output, p.output
 	cmd.WaitDelay = 5 * time.Second
-	cmd.SysProcAttr = OwnGroup()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = OwnGroup()
+	}
 	ended, err := Run(cmd)
 	if err != nil {
 		return nil, errors.Join(err, stdin.Close())
@@ -50,7 +52,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Run starts a command whose SysProcAttr is of [OwnGroup] or [SameGroup]. The channel gets
+// Run starts a command whose SysProcAttr is of [OwnGroup], [SameGroup] or [Unprivileged]. The channel gets
 // what Wait returns when the command has ended.
 func Run(cmd *exec.Cmd) (<-chan error, error) {
 	started, ended := make(chan error, 1), make(chan error, 1)
@@ -166,6 +168,6 @@ func Serve(
 		_ = p.Close() // it is of no use; its output says why
 		return nil, fmt.Errorf("%s did not start: %w; the last it said:\n%s", name, err, p.output)
 	}
-	log("%s listens at http://%s after %v", name, address, time.Since(begin).Round(time.Millisecond))
+	log("%s is ready after %v", name, time.Since(begin).Round(time.Millisecond))
 	return &Server{p, "http://" + address, source}, nil
 }

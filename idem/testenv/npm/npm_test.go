@@ -20,6 +20,7 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
 	"github.com/idem-go/idempotency/idem/testenv/npm"
+	"github.com/idem-go/idempotency/idem/testenv/postgres"
 	"github.com/idem-go/idempotency/idem/testenv/queue"
 )
 
@@ -167,7 +168,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 // Every package is pinned by its digest, and comes from the registry that npm is
 // configured with.
 func TestLockFilesNameDigestsAndNoRegistry(t *testing.T) {
-	for _, p := range []npm.Package{queue.Package, dynamodblocal.Package} {
+	for _, p := range []npm.Package{queue.Package, dynamodblocal.Package, postgres.Package} {
 		var lock struct {
 			Packages map[string]struct{ Version, Integrity, Resolved string }
 		}

@@ -15,8 +15,8 @@
 // SQS: standard and FIFO queues, visibility, long polls, delays, batches,
 // deduplication, redrive to a dead-letter queue. The same endpoint has SNS, with
 // subscriptions of SQS queues, raw delivery and filters, and the basics of S3. Everything
-// is in memory. Any credentials are accepted; the account is 000000000000, and the region
-// is that of the credentials' scope.
+// is in memory, but for the messages of a server that keeps them in a file. Any credentials
+// are accepted; the account is 000000000000, and the region is that of the credentials' scope.
 //
 // # Where it differs from SQS
 //

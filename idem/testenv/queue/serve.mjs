@@ -5,7 +5,11 @@
 //
 // The server's own start-up listens on every interface. So the application is
 // taken without it, and is told where to listen.
+//
+// Its argument, if there is one, is a file that keeps the messages for the next
+// start: a line for each that came, and one for each that was deleted.
 import { pathToFileURL } from "node:url";
+import fs from "node:fs";
 import path from "node:path";
 
 const HOST = "127.0.0.1";
@@ -52,10 +56,67 @@ app.addHook("preHandler", async ({ body }) => {
     }
   }
 });
-const enqueue = SqsQueue.prototype.enqueue;
+
+// With a file, messages outlive this process, however it ends.
+const file = process.argv[1];
+const kept = new Map(); // the lines of the messages that are there, by their ids
+const text = (line) => JSON.stringify(line) + "\n";
+const hold = (line) => (line.message ? kept.set(line.id, line) : kept.delete(line.id));
+const note = (line) => {
+  if (!file) {
+    return;
+  }
+  hold(line);
+  if (kept.size > 0) {
+    fs.appendFileSync(file, text(line));
+  } else {
+    fs.writeFileSync(file, "");
+  }
+};
+if (file && fs.existsSync(file)) {
+  for (const line of fs.readFileSync(file, "utf8").split("\n")) {
+    try {
+      hold(JSON.parse(line));
+    } catch {
+      // Empty, or not written to its end: the sender got no answer.
+    }
+  }
+  fs.writeFileSync(file + ".new", [...kept.values()].map(text).join(""));
+  fs.renameSync(file + ".new", file);
+}
+const of = (name) => [...kept.values()].filter(({ queue }) => queue === name);
+
+const { enqueue, deleteMessage, purge } = SqsQueue.prototype;
 SqsQueue.prototype.enqueue = function (message) {
   message.messageGroupId ??= groups.get(message.messageAttributes);
+  note({ id: message.messageId, queue: this.name, message });
   enqueue.call(this, message);
+};
+SqsQueue.prototype.deleteMessage = function (handle) {
+  const entry = this.inflightMessages.get(handle);
+  if (entry) {
+    note({ id: entry.message.messageId });
+  }
+  return deleteMessage.call(this, handle);
+};
+SqsQueue.prototype.purge = function () {
+  of(this.name).forEach(({ id }) => note({ id }));
+  purge.call(this);
+};
+
+// A queue that is made gets the messages that it had.
+const { createQueue, deleteQueue } = SqsStore.prototype;
+SqsStore.prototype.createQueue = function (...args) {
+  const queue = createQueue.apply(this, args);
+  for (const { message } of of(queue.name)) {
+    queue.sequenceCounter = Math.max(queue.sequenceCounter, Number(message.sequenceNumber ?? 0));
+    enqueue.call(queue, message);
+  }
+  return queue;
+};
+SqsStore.prototype.deleteQueue = function (url) {
+  this.getQueue(url)?.purge();
+  return deleteQueue.call(this, url);
 };
 
 // The side that sends requests closes idle connections: a server that does breaks

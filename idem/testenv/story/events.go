@@ -179,6 +179,9 @@ func (s *Service) Everything() (all []any) {
 	for _, rec := range s.Store.Records() {
 		all = append(all, *rec)
 	}
+	paused, err := s.Store.ReadPaused(s.t.Context())
+	require.NoError(s.t, err)
+	all = append(all, paused)
 	for shard := range protocol.AuditShards {
 		changes, err := s.Store.AuditBetween(s.t.Context(), shard, time.Time{}, s.Clock.Now().Add(time.Hour), "")
 		require.NoError(s.t, err)

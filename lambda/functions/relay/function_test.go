@@ -65,7 +65,7 @@ func (s *notingStore) Retry(context.Context, *outbox.Entry, int, time.Time, stri
 	return false, errors.New("no reply")
 }
 
-func (s *notingStore) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ time.Time) (bool, error) {
+func (s *notingStore) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ string, _ time.Time) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dispatched = append(s.dispatched, e.ID)
@@ -74,11 +74,11 @@ func (s *notingStore) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, 
 
 type sender func(outbox.Message) error
 
-func (f sender) Send(_ context.Context, messages []outbox.Message) (errs []error) {
+func (f sender) Send(_ context.Context, messages []outbox.Message) (all []outbox.Sent) {
 	for _, m := range messages {
-		errs = append(errs, f(m))
+		all = append(all, outbox.Sent{Err: f(m)})
 	}
-	return errs
+	return all
 }
 
 // served is the function, and the metrics that it writes.

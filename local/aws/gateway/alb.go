@@ -9,15 +9,18 @@ import (
 	"strings"
 
 	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 // albEvent does not decode path and query, like the balancer. Without multi-value headers
 // the last value wins.
-func (h *Handler) albEvent(in inbound) (any, string) {
+func (h *Handler) albEvent(in Request) (any, string) {
 	r, body := in.Request, in.body
 	event := events.ALBTargetGroupRequest{
 		RequestContext: events.ALBTargetGroupRequestContext{ELB: events.ELBContext{
-			TargetGroupArn: "arn:aws:elasticloadbalancing:us-east-1:" + accountID + ":targetgroup/local/0123456789abcdef",
+			TargetGroupArn: "arn:aws:elasticloadbalancing:" + iam.Region + ":" + iam.Account +
+				":targetgroup/local/0123456789abcdef",
 		}},
 		HTTPMethod: r.Method, Path: r.URL.EscapedPath(),
 	}
@@ -41,7 +44,7 @@ func (h *Handler) albEvent(in inbound) (any, string) {
 }
 
 // headerLines are the headers with all their values, under the names that spell gives.
-func headerLines(in inbound, spell func(string) string) map[string][]string {
+func headerLines(in Request, spell func(string) string) map[string][]string {
 	lines := map[string][]string{}
 	for name, value := range headers(in.Request, sourceOf(in.Request), len(in.body), in.at) {
 		lines[spell(name)] = []string{value}
@@ -65,7 +68,7 @@ func last(values map[string][]string) map[string]string {
 
 // parseALB reads a function's answer. The balancer requires the status and the header map
 // of the target group's mode, and reads no other map.
-func (h *Handler) parseALB(_ inbound, answer []byte) (response, error) {
+func (h *Handler) parseALB(_ Request, answer []byte) (response, error) {
 	members, err := membersOf(answer)
 	if err != nil {
 		return response{}, err

@@ -7,6 +7,8 @@
 //		"GET /payments/{id}": lookUp,
 //	}, nil)
 //
+// An Invoke may be a method of lambda.NewHandler's handler, in the same process: see the example.
+//
 // # The event
 //
 // Header names are in lower case, repeated headers and query parameters are joined with
@@ -21,12 +23,12 @@
 // headers. multiValueHeaders are ignored: format 2.0 does not have them.
 //
 //	no route                              404 {"message":"Not Found"}
-//	Options.Claims refuses                401 {"message":"Unauthorized"}
-//	Options.IAM refuses                   403 {"message":"Forbidden"}
+//	an Authorizer refuses: Unauthorized   401 {"message":"Unauthorized"}
+//	an Authorizer refuses: Forbidden      403 {"message":"Forbidden"}
 //	headers over 10,240 bytes             431 {"message":"Request Header Fields Too Large"}
 //	body over 10 MB, or event over 6 MB   413 {"message":"Request Entity Too Large"}
 //	function error, malformed response,
-//	response over 6 MB                    500 {"message":"Internal Server Error"}
+//	response over 6 MB, Authorizer error  500 {"message":"Internal Server Error"}
 //	no answer within Options.Timeout      503 {"message":"Service Unavailable"}
 //
 // A function keeps running after a 503, and after its client has disconnected.
@@ -42,7 +44,7 @@
 //   - An Application Load Balancer: single or multi-value headers; path and query not
 //     decoded; Base64 also with a Content-Encoding; 1 MB each way, 64 K of headers;
 //     HTML pages with 400, 401, 413, 502 and 504. If the function fails or times out, the
-//     answer is 502; if the balancer has waited too long, it is 504. Its Claims are a
+//     answer is 502; if the balancer has waited too long, it is 504. Its Tokens are a
 //     listener's JWT verification, which passes on the token and puts no claims into the
 //     event.
 //
@@ -50,16 +52,16 @@
 //
 // Payload format 1.0 of HTTP APIs, stage variables, custom domains and base paths, CORS,
 // throttling, parameter mapping, mutual TLS, access logs, a balancer's limit of one
-// line, authorizers other than JWT and IAM (whose claims and signers come from hooks,
-// such as Issuer.Claims; scopes and signatures are not checked), a balancer's own login
-// (X-Amzn-Oidc-Data), and the service's truncation of a path at an escaped question
-// mark.
+// line, the scopes of a JWT authorizer, the cache and the time limit of one that is a
+// Function, a balancer's own login (X-Amzn-Oidc-Data), and the service's truncation of a
+// path at an escaped question mark. Who has signed a request is up to the Authorizer.
 //
 // Source: API Gateway developer guide, "Create AWS Lambda proxy integrations for
 // HTTP APIs", "Create routes for HTTP APIs", "Quotas for configuring and running an
 // HTTP API", "… a REST API", "Gateway response types", "Binary media types for REST
 // APIs", "Return binary media from a Lambda proxy integration", "Handling Lambda errors
-// with an API Gateway API"; Lambda developer guide, "Lambda quotas", "Invoking Lambda
+// with an API Gateway API", "Use API Gateway Lambda authorizers", "Control access to HTTP
+// APIs with AWS Lambda authorizers"; Lambda developer guide, "Lambda quotas", "Invoking Lambda
 // function URLs"; "Use Lambda functions as targets of an Application Load Balancer",
 // "Verify JWTs using an Application Load Balancer", "Troubleshoot your Application Load
 // Balancers". What the guides leave open (the media types, the decoded path, some

@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 // hopByHop headers concern one connection (RFC 9110, 7.6.1) and are not passed on.
@@ -26,7 +28,7 @@ var hopByHop = []string{
 }
 
 // event is payload format 2.0, of an HTTP API or a function URL, and the request's id.
-func (h *Handler) event(in inbound) (any, string) {
+func (h *Handler) event(in Request) (any, string) {
 	r, body, now := in.Request, in.body, in.at
 	sourceIP := sourceOf(r)
 	event := events.APIGatewayV2HTTPRequest{
@@ -40,12 +42,12 @@ func (h *Handler) event(in inbound) (any, string) {
 		PathParameters:        in.parameters,
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
 			RouteKey:     in.match.key,
-			AccountID:    accountID,
+			AccountID:    iam.Account,
 			Stage:        cmp.Or(h.options.Stage, defaultRoute), // function URLs have none and send $default
 			RequestID:    requestID(),
-			APIID:        apiID,
+			APIID:        h.options.APIID,
 			DomainName:   h.options.domain(),
-			DomainPrefix: apiID,
+			DomainPrefix: h.options.APIID,
 			Time:         now.UTC().Format("02/Jan/2006:15:04:05 -0700"),
 			TimeEpoch:    now.UnixMilli(),
 			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
@@ -58,18 +60,23 @@ func (h *Handler) event(in inbound) (any, string) {
 		},
 	}
 	switch {
-	case in.claims != nil:
+	case in.caller.Claims != nil:
 		event.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
-			JWT: &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: in.claims},
+			JWT: &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: in.caller.Claims},
 		}
-	case in.signer != nil:
+	case in.caller.Signer != nil:
+		s := in.caller.Signer
 		event.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
 			IAM: &events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription{
-				AccountID: in.signer.AccountID, CallerID: in.signer.UserID, UserID: in.signer.UserID, UserARN: in.signer.ARN,
+				AccountID: s.AccountID, CallerID: s.UserID, UserID: s.UserID, UserARN: s.ARN,
 			},
 		}
+	case in.caller.Context != nil:
+		event.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
+			Lambda: in.caller.Context,
+		}
 	}
-	if h.options.Flavour == FunctionURL && in.signer == nil {
+	if h.options.Flavour == FunctionURL && in.caller.Signer == nil {
 		event.RequestContext.AccountID = "anonymous" // AuthType NONE
 	}
 	event.Body, event.IsBase64Encoded = encodeBody(body, r.Header.Get("Content-Type"))

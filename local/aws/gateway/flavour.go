@@ -30,12 +30,15 @@ const (
 	badRequest
 	failed
 	timedOut
+	misauthorized    // by an authorizer that failed
+	denied           // by the policy of an authorizer, which allows something else
+	deniedExplicitly // by the policy of an authorizer, in so many words
 )
 
 // service has the differences between the flavours.
 type service struct {
-	event func(*Handler, inbound) (event any, requestID string)
-	parse func(*Handler, inbound, []byte) (response, error)
+	event func(*Handler, Request) (event any, requestID string)
+	parse func(*Handler, Request, []byte) (response, error)
 
 	timeout  time.Duration // default and longest
 	head     int           // most bytes of the request line and all headers' values
@@ -66,6 +69,7 @@ var services = map[Flavour]service{
 			headTooLarge: message(431, "Request Header Fields Too Large"), tooLarge: message(413, "Request Entity Too Large"),
 			eventTooLarge: message(413, "Request Entity Too Large"), badRequest: message(400, "Bad Request"),
 			failed: message(500, "Internal Server Error"), timedOut: message(503, "Service Unavailable"),
+			denied: message(403, "Forbidden"), deniedExplicitly: message(403, "Forbidden"),
 		}},
 	RESTAPI: {(*Handler).restEvent, (*Handler).parseREST,
 		29 * time.Second, 10240, MaxRequestBytes, MaxResponseBytes, "X-Amzn-Requestid",
@@ -77,6 +81,9 @@ var services = map[Flavour]service{
 				[]byte("HTTP content length exceeded 10485760 bytes.")},
 			eventTooLarge: spaced(413, "Request Too Long"), badRequest: message(400, "Bad Request"),
 			failed: spaced(502, "Internal server error"), timedOut: spaced(504, "Endpoint request timed out"),
+			misauthorized:    {500, http.Header{"Content-Type": {"application/json"}}, []byte(`{"message":null}`)},
+			denied:           userIsNotAuthorized(""),
+			deniedExplicitly: userIsNotAuthorized(" with an explicit deny"),
 		}},
 	FunctionURL: {(*Handler).event, (*Handler).parseResponse,
 		15 * time.Minute, mega, 6 * mega, MaxResponseBytes, "X-Amzn-Requestid",
@@ -106,6 +113,11 @@ func headSize(r *http.Request) int {
 		}
 	}
 	return size
+}
+
+func userIsNotAuthorized(how string) response {
+	return response{403, http.Header{"Content-Type": {"application/json"}},
+		[]byte(`{"Message":"User is not authorized to access this resource` + how + `"}`)}
 }
 
 func plain(status int) response {

@@ -126,7 +126,7 @@ func TestEvent(t *testing.T) {
 	require.Equal(t, events.APIGatewayV2HTTPRequestContextHTTPDescription{
 		Method: "POST", Path: "/payments", Protocol: "HTTP/1.1", SourceIP: "127.0.0.1", UserAgent: "tester/1",
 	}, rc.HTTP)
-	require.Equal(t, []string{"POST /payments", "123456789012", "$default", "local",
+	require.Equal(t, []string{"POST /payments", "000000000000", "$default", "local",
 		"local.execute-api.us-east-1.amazonaws.com", "local"},
 		[]string{rc.RouteKey, rc.AccountID, rc.Stage, rc.APIID, rc.DomainName, rc.DomainPrefix})
 	require.Equal(t, got.Header.Get("Apigw-Requestid"), rc.RequestID)
@@ -187,7 +187,9 @@ func TestEventBody(t *testing.T) {
 func TestClaims(t *testing.T) {
 	fn := &recorder{answer: `{}`}
 	server := serve(t, map[string]gateway.Invoke{"GET /": fn.invoke}, &gateway.Options{
-		Claims: func(r *http.Request) (map[string]string, bool) { return nil, r.Header.Get("Authorization") != "" },
+		Authorize: gateway.Tokens(func(r *http.Request) (map[string]string, bool) {
+			return nil, r.Header.Get("Authorization") != ""
+		}),
 	})
 	require.Equal(t, 404, send(t, "GET", server.URL+"/elsewhere", "", nil).StatusCode)
 	require.Equal(t, 401, send(t, "GET", server.URL+"/", "", nil).StatusCode)
@@ -299,7 +301,7 @@ func TestREST(t *testing.T) {
 	require.NoError(t, err)
 	fn := &recorder{answer: `{"statusCode":201,"multiValueHeaders":{"X-A":["1","2"]},"body":"{}"}`}
 	server := serve(t, map[string]gateway.Invoke{"POST /payments/{id}": fn.invoke},
-		&gateway.Options{Flavour: gateway.RESTAPI, Claims: issuer.Claims})
+		&gateway.Options{Flavour: gateway.RESTAPI, Authorize: gateway.Tokens(issuer.Claims)})
 	got := send(t, "POST", server.URL+"/prod/payments/p%201?x=1&x=%2C", "{}", func(r *http.Request) {
 		r.Header.Set("Authorization", token)
 		r.Header["X-Tag"] = []string{"web", "eu"}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"time"
 )
 
@@ -35,14 +35,16 @@ func New(routes map[string]Invoke, options *Options) (*Handler, error) {
 	return &Handler{table: t, options: o, service: services[o.Flavour]}, nil
 }
 
-// inbound is a request that the service accepts, with the claims or the signer.
-type inbound struct {
+// Request is one that has a route.
+type Request struct {
 	*http.Request
+	Route string // its key
+
+	handler    *Handler
 	path       string // escaped, without the stage
 	match      *route
 	parameters map[string]string
-	claims     map[string]string // nil: no claims
-	signer     *Principal        // nil: not signed
+	caller     Caller
 	body       []byte
 	at         time.Time
 }
@@ -51,7 +53,7 @@ type inbound struct {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in, why, ok := h.admit(w, r)
 	if !ok {
-		h.service.refusals[why].write(w, "", "")
+		h.refuse(why).write(w, "", "")
 		return
 	}
 	event, id := h.service.event(h, in)
@@ -69,30 +71,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit checks limits, routes and authorizers before the function is invoked.
-func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why refusal, ok bool) {
+func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in Request, why refusal, ok bool) {
 	if headSize(r) > h.service.head {
 		return in, headTooLarge, false
 	}
-	in = inbound{Request: r, at: time.Now()}
+	in = Request{Request: r, handler: h, at: time.Now()}
 	if in.path, ok = h.options.deployed(r.URL.EscapedPath()); !ok {
 		return in, noRoute, false
 	}
 	if in.match, in.parameters = h.table.match(r.Method, in.path); in.match == nil {
 		return in, noRoute, false
 	}
-	closed := !slices.Contains(h.options.Open, in.match.key)
-	if h.options.Claims != nil && closed {
-		if in.claims, ok = h.options.Claims(r); !ok {
-			return in, unauthorized, false
-		}
-	}
-	if h.options.IAM != nil && closed {
-		signer, ok := h.options.IAM(r)
-		if !ok {
-			return in, forbidden, false
-		}
-		in.signer = &signer
-	}
+	in.Route = in.match.key
 	var err error
 	in.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, h.service.request))
 	if _, overLimit := errors.AsType[*http.MaxBytesError](err); overLimit {
@@ -101,12 +91,27 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why
 	if err != nil { // the client went away or broke the framing
 		return in, badRequest, false
 	}
+	if h.options.Authorize != nil {
+		r.Body = io.NopCloser(bytes.NewReader(in.body))
+		if in.caller, err = h.options.Authorize(in); err != nil {
+			h.report("", err)
+			return in, refusalOf(err), false
+		}
+	}
 	return in, 0, true
+}
+
+// refuse is the service's own answer.
+func (h *Handler) refuse(why refusal) response {
+	if answer, ok := h.service.refusals[why]; ok {
+		return answer
+	}
+	return h.service.refusals[failed]
 }
 
 // answer invokes the function and waits as long as the service would. It reports
 // false if the client has left.
-func (h *Handler) answer(in inbound, event []byte, id string) (response, bool) {
+func (h *Handler) answer(in Request, event []byte, id string) (response, bool) {
 	client := in.Context()
 	type outcome struct {
 		answer []byte

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net/http"
 	"path"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 const (
@@ -36,6 +37,8 @@ type Invoke func(ctx context.Context, event []byte) ([]byte, error)
 type Options struct {
 	// Flavour is the service that the gateway stands for. Default: HTTPAPI.
 	Flavour Flavour
+	// APIID is what events and an authorizer's ARNs call the API. Default: "local". The account is iam.Account.
+	APIID string
 	// Stage is the stage of an HTTP API or a REST API. Paths begin with it, as at
 	// the API's own endpoint, but for "$default". Default: "$default" for HTTPAPI,
 	// DefaultStage for RESTAPI.
@@ -47,33 +50,15 @@ type Options struct {
 	BinaryMediaTypes []string
 	// MultiValueHeaders is the attribute of an ALB's target group.
 	MultiValueHeaders bool
-	// Claims stands for a JWT authorizer (HTTPAPI), a Cognito user pool's (RESTAPI)
-	// or a listener's JWT verification (ALB, whose events have only the token itself). It
-	// returns the claims of the caller, or false to answer 401. No claims and true mean no
-	// authorizer in the event.
-	Claims func(*http.Request) (claims map[string]string, ok bool)
-	// IAM stands for IAM authorization of HTTPAPI, RESTAPI and FunctionURL: it
-	// returns who signed the request, or false to answer 403. Nil means that there
-	// is none (AuthType NONE of a function URL).
-	IAM func(*http.Request) (signer Principal, ok bool)
-	// Open are the routes that Claims and IAM are not asked about.
-	Open []string
-	// Timeout is how long the client waits for the function. Default, and at
-	// most: HTTPAPI 30 s, RESTAPI 29 s, ALB 60 s, FunctionURL 15 min.
+	// Authorize decides who may send a request. Default: all callers may, and events have no authorizer.
+	Authorize Authorizer
+	// Timeout is how long the client waits for the function. Default: what it is on AWS at most, HTTPAPI 30 s,
+	// RESTAPI 29 s, ALB 60 s, FunctionURL 15 min. A longer one is for debugging.
 	Timeout time.Duration
-	// Report, if set, gets the reason for an answer of the service itself: the function's
-	// error, the mistake in its response, or context.DeadlineExceeded after a time-out.
+	// Report, if set, gets the reason for an answer of the service itself: the error of Authorize, whose
+	// request has no id, the function's error, the mistake in its response, or context.DeadlineExceeded after a
+	// time-out.
 	Report func(requestID string, err error)
-}
-
-// Principal is an IAM principal that signed a request.
-type Principal struct {
-	// AccountID is the account that it belongs to.
-	AccountID string
-	// UserID is its unique id; a role's is followed by ":" and the session's name.
-	UserID string
-	// ARN is its name.
-	ARN string
 }
 
 func (o Options) withDefaults(t table) (Options, error) {
@@ -82,21 +67,17 @@ func (o Options) withDefaults(t table) (Options, error) {
 		return o, fmt.Errorf("gateway: Options.Flavour %d is none of HTTPAPI, RESTAPI, FunctionURL, ALB", o.Flavour)
 	}
 	switch {
-	case o.Timeout < 0 || o.Timeout > limits.timeout:
-		return o, fmt.Errorf("gateway: Options.Timeout %v is not in (0, %v]", o.Timeout, limits.timeout)
+	case o.Timeout < 0:
+		return o, fmt.Errorf("gateway: Options.Timeout %v is negative", o.Timeout)
 	case o.Flavour == RESTAPI && t.fallback != nil:
 		return o, errors.New(`gateway: a REST API has no route $default; give it "ANY /{proxy+}" and "ANY /"`)
 	case strings.ContainsAny(o.Stage, "/?#% ") || o.Stage == defaultRoute && o.Flavour == RESTAPI:
 		return o, fmt.Errorf("gateway: Options.Stage %q cannot be a stage of this API; use a name such as %q",
 			o.Stage, DefaultStage)
-	case o.Flavour == FunctionURL && (o.Claims != nil || t.fallback == nil || len(t.routes) > 0):
-		return o, errors.New(`gateway: a function URL has one function and no claims: give it the route "$default" alone, ` +
-			`and no Options.Claims`)
-	case o.IAM != nil && (o.Flavour == ALB || o.Claims != nil):
-		return o,
-			errors.New("gateway: Options.IAM is with a load balancer, which has none, or with Options.Claims: leave it out")
+	case o.Flavour == FunctionURL && (t.fallback == nil || len(t.routes) > 0):
+		return o, errors.New(`gateway: a function URL has one function: give it the route "$default" alone`)
 	}
-	o.Timeout = cmp.Or(o.Timeout, limits.timeout)
+	o.APIID, o.Timeout = cmp.Or(o.APIID, "local"), cmp.Or(o.Timeout, limits.timeout)
 	switch o.Flavour {
 	case HTTPAPI:
 		o.Stage = cmp.Or(o.Stage, defaultRoute)
@@ -106,15 +87,12 @@ func (o Options) withDefaults(t table) (Options, error) {
 	return o, nil
 }
 
-// What events tell of the API.
-const accountID, apiID = "123456789012", "local"
-
 // domain is what events tell of the API's own domain.
 func (o Options) domain() string {
 	if o.Flavour == FunctionURL {
-		return apiID + ".lambda-url.us-east-1.on.aws"
+		return o.APIID + ".lambda-url." + iam.Region + ".on.aws"
 	}
-	return apiID + ".execute-api.us-east-1.amazonaws.com"
+	return o.APIID + ".execute-api." + iam.Region + ".amazonaws.com"
 }
 
 // deployed removes the stage from a path; false if the path is not under it.

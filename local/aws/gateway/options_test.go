@@ -17,8 +17,6 @@ import (
 
 func TestBadOptions(t *testing.T) {
 	invoke := func(context.Context, []byte) ([]byte, error) { return nil, nil }
-	claims := func(*http.Request) (map[string]string, bool) { return nil, true }
-	signer := func(*http.Request) (gateway.Principal, bool) { return gateway.Principal{}, true }
 	for _, c := range []struct {
 		o     gateway.Options
 		route string
@@ -26,15 +24,10 @@ func TestBadOptions(t *testing.T) {
 	}{
 		{gateway.Options{Flavour: gateway.RESTAPI, Stage: "$default"}, "GET /", "cannot be a stage"},
 		{gateway.Options{Flavour: gateway.HTTPAPI, Stage: "a/b"}, "GET /", "cannot be a stage"},
-		{gateway.Options{Flavour: gateway.ALB, IAM: signer}, "GET /", "Options.IAM"},
-		{gateway.Options{Flavour: gateway.FunctionURL, Claims: claims}, "$default", "no claims"},
-		{gateway.Options{IAM: signer, Claims: claims}, "GET /", "Options.IAM"},
 		{gateway.Options{Flavour: 9}, "GET /", "none of HTTPAPI"},
 		{gateway.Options{Flavour: gateway.FunctionURL}, "GET /", `give it the route "$default" alone`},
 		{gateway.Options{Flavour: gateway.RESTAPI}, "$default", "a REST API has no route $default"},
-		{gateway.Options{Flavour: gateway.ALB, Timeout: time.Hour}, "GET /", "Options.Timeout"},
 		{gateway.Options{Timeout: -1}, "GET /", "Options.Timeout"},
-		{gateway.Options{Timeout: 31 * time.Second}, "GET /", "Options.Timeout"},
 	} {
 		_, err := gateway.New(map[string]gateway.Invoke{c.route: invoke}, &c.o)
 		require.ErrorContains(t, err, c.want)
@@ -121,10 +114,13 @@ func TestBinaryMediaTypes(t *testing.T) {
 }
 
 func TestIAM(t *testing.T) {
-	signer := func(r *http.Request) (gateway.Principal, bool) {
+	signer := func(r gateway.Request) (gateway.Caller, error) {
 		name := r.Header.Get("Authorization")
-		return gateway.Principal{AccountID: "111122223333", UserID: "AROA:" + name,
-			ARN: "arn:aws:iam::111122223333:role/" + name}, name != ""
+		if name == "" {
+			return gateway.Caller{}, gateway.Forbidden("it is not signed")
+		}
+		return gateway.Caller{Signer: &gateway.Principal{AccountID: "111122223333", UserID: "AROA:" + name,
+			ARN: "arn:aws:iam::111122223333:role/" + name}}, nil
 	}
 	for flavour, c := range map[gateway.Flavour]struct{ route, path, refusal string }{
 		gateway.HTTPAPI:     {"GET /x", "/x", `{"message":"Forbidden"}`},
@@ -132,7 +128,8 @@ func TestIAM(t *testing.T) {
 		gateway.FunctionURL: {"$default", "/x", `{"Message":"Forbidden"}`},
 	} {
 		fn := &recorder{answer: `{"statusCode":200}`}
-		server := serve(t, map[string]gateway.Invoke{c.route: fn.invoke}, &gateway.Options{Flavour: flavour, IAM: signer})
+		server := serve(t, map[string]gateway.Invoke{c.route: fn.invoke},
+			&gateway.Options{Flavour: flavour, Authorize: signer})
 		got := send(t, "GET", server.URL+c.path, "", nil)
 		require.Equal(t, 403, got.StatusCode)
 		require.Equal(t, c.refusal, got.body)
@@ -148,7 +145,7 @@ func TestIAM(t *testing.T) {
 			}
 		}
 		require.NoError(t, json.Unmarshal(fn.events[0], &e))
-		require.Equal(t, "123456789012", e.RequestContext.AccountID,
+		require.Equal(t, "000000000000", e.RequestContext.AccountID,
 			"the function's, also behind a function URL that is not public")
 		id := e.RequestContext.Identity
 		account, user, arn := id.AccountID, id.User, id.UserArn
@@ -177,7 +174,8 @@ func TestIssuer(t *testing.T) {
 	foreign := strings.Split(token(other, time.Hour, nil), ".")
 
 	fn := &recorder{answer: `{}`}
-	server := serve(t, map[string]gateway.Invoke{"GET /": fn.invoke}, &gateway.Options{Claims: issuer.Claims})
+	server := serve(t, map[string]gateway.Invoke{"GET /": fn.invoke},
+		&gateway.Options{Authorize: gateway.Tokens(issuer.Claims)})
 	for what, header := range map[string]string{
 		"no token":        "",
 		"no JWT":          "Bearer x",

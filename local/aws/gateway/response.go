@@ -20,7 +20,7 @@ type response struct {
 }
 
 // parseResponse reads a function's answer in payload format 2.0.
-func (*Handler) parseResponse(_ inbound, answer []byte) (response, error) {
+func (*Handler) parseResponse(_ Request, answer []byte) (response, error) {
 	if !json.Valid(answer) {
 		return response{}, errors.New("gateway: the function's response is not JSON")
 	}

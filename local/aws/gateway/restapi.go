@@ -9,11 +9,13 @@ import (
 	"net/url"
 
 	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 // restEvent is payload format 1.0: single maps hold the last value. The server
 // has made header names canonical, the service keeps the case sent.
-func (h *Handler) restEvent(in inbound) (any, string) {
+func (h *Handler) restEvent(in Request) (any, string) {
 	r, body, now, stage := in.Request, in.body, in.at, h.options.Stage
 	lines := headerLines(in, http.CanonicalHeaderKey)
 	delete(lines, "Content-Length")
@@ -21,9 +23,9 @@ func (h *Handler) restEvent(in inbound) (any, string) {
 		Resource: in.match.path, Path: in.path, HTTPMethod: r.Method,
 		Headers: last(lines), MultiValueHeaders: lines, PathParameters: in.parameters, Body: string(body),
 		RequestContext: events.APIGatewayProxyRequestContext{
-			AccountID: accountID, ResourceID: "local1", Stage: stage, DomainName: h.options.domain(),
-			DomainPrefix: apiID, RequestID: requestID(), ExtendedRequestID: requestID(), Protocol: r.Proto,
-			ResourcePath: in.match.path, HTTPMethod: r.Method, Path: "/" + stage + in.path, APIID: apiID,
+			AccountID: iam.Account, ResourceID: "local1", Stage: stage, DomainName: h.options.domain(),
+			DomainPrefix: h.options.APIID, RequestID: requestID(), ExtendedRequestID: requestID(), Protocol: r.Proto,
+			ResourcePath: in.match.path, HTTPMethod: r.Method, Path: "/" + stage + in.path, APIID: h.options.APIID,
 			RequestTime: now.UTC().Format("02/Jan/2006:15:04:05 -0700"), RequestTimeEpoch: now.UnixMilli(),
 			Identity: events.APIGatewayRequestIdentity{SourceIP: sourceOf(r), UserAgent: r.UserAgent()},
 		},
@@ -34,19 +36,20 @@ func (h *Handler) restEvent(in inbound) (any, string) {
 	if h.options.binary(r.Header.Get("Content-Type")) && len(body) > 0 {
 		event.Body, event.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true
 	}
-	if in.claims != nil { // as of a Cognito user pool
-		event.RequestContext.Authorizer = map[string]any{"claims": in.claims}
+	event.RequestContext.Authorizer = in.caller.Context
+	if in.caller.Claims != nil { // as of a Cognito user pool
+		event.RequestContext.Authorizer = map[string]any{"claims": in.caller.Claims}
 	}
-	if in.signer != nil {
+	if s := in.caller.Signer; s != nil {
 		id := &event.RequestContext.Identity
-		id.AccountID, id.Caller, id.User, id.UserArn = in.signer.AccountID, in.signer.UserID, in.signer.UserID, in.signer.ARN
+		id.AccountID, id.Caller, id.User, id.UserArn = s.AccountID, s.UserID, s.UserID, s.ARN
 	}
 	return event, event.RequestContext.RequestID
 }
 
 // parseREST reads a function's answer. The service accepts no unknown members, and decodes
 // Base64 only if the client accepts a binary type.
-func (h *Handler) parseREST(in inbound, answer []byte) (response, error) {
+func (h *Handler) parseREST(in Request, answer []byte) (response, error) {
 	members, err := membersOf(answer)
 	if err != nil {
 		return response{}, err

@@ -11,8 +11,8 @@ import (
 )
 
 // Issuer is a local identity provider. It signs and checks JSON Web Tokens (RFC 7519) by
-// HMAC with SHA-256, with a key that lives as long as the process. Its method Claims is for
-// Options.Claims. Safe for concurrent use; use NewIssuer.
+// HMAC with SHA-256, with a key that lives as long as the process. Tokens makes an Authorizer of
+// its method Claims. Safe for concurrent use; use NewIssuer.
 type Issuer struct {
 	key    []byte
 	parser *jwt.Parser

@@ -79,8 +79,14 @@ func factsOf(attributes map[string]string) (queueFacts, error) {
 	return q, nil
 }
 
-// withDefaults sets the defaults, and refuses options that Lambda refuses for this queue.
-func (o *Options) withDefaults(q queueFacts) (Options, error) {
+// Check refuses options that [Start] refuses for a queue with a visibility time-out.
+func (o *Options) Check(visibility time.Duration) error {
+	_, err := o.withDefaults(visibility)
+	return err
+}
+
+// withDefaults sets the defaults, and refuses options that Lambda refuses for a queue with a visibility time-out.
+func (o *Options) withDefaults(visibility time.Duration) (Options, error) {
 	opts := *cmp.Or(o, &Options{})
 	opts.BatchSize = cmp.Or(opts.BatchSize, DefaultBatchSize)
 	opts.MaxConcurrency = cmp.Or(opts.MaxConcurrency, DefaultMaxConcurrency)
@@ -93,9 +99,9 @@ func (o *Options) withDefaults(q queueFacts) (Options, error) {
 			minConcurrency, limitConcurrency)
 	case opts.FunctionTimeout < 0:
 		return opts, fmt.Errorf("queuepoller: Options.FunctionTimeout %v is negative", opts.FunctionTimeout)
-	case opts.FunctionTimeout > q.visibility:
+	case opts.FunctionTimeout > visibility:
 		return opts, fmt.Errorf("queuepoller: the queue's visibility time-out, %v, is less than the function's time-out, "+
-			"%v; six times as long is advised", q.visibility, opts.FunctionTimeout)
+			"%v; six times as long is advised", visibility, opts.FunctionTimeout)
 	}
 	return opts, nil
 }

@@ -69,7 +69,7 @@ func Start(ctx context.Context, client Client, queueURL string, function Functio
 	if err != nil {
 		return nil, err
 	}
-	opts, err := options.withDefaults(facts)
+	opts, err := options.withDefaults(facts.visibility)
 	if err != nil {
 		return nil, err
 	}

@@ -46,8 +46,8 @@
 // Extensions, and with them SIGTERM before SIGKILL, X-Ray, response streaming, SnapStart,
 // provisioned concurrency, limits on memory, CPU and /tmp, tenant isolation, asynchronous
 // invocations, IAM. A failed init is not tried a second time within the same invocation.
-// Instances live until the pool is closed. Region and account are us-east-1 and
-// 123456789012; Function.Env may set others.
+// Instances live until the pool is closed. Region and account are those of package iam;
+// Function.Env may set another region.
 //
 // # Nothing is left behind
 //

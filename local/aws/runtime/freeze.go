@@ -62,7 +62,10 @@ func (i *instance) thaw() {
 	i.frozen = false
 }
 
-// signalGroup sends a signal to the process and all that it has started.
+// signalGroup sends a signal to the process and all that it has started. Only SIGKILL reaches other groups.
 func signalGroup(process *os.Process, signal syscall.Signal) error {
+	if signal == syscall.SIGKILL {
+		return killAll(process.Pid)
+	}
 	return syscall.Kill(-process.Pid, signal)
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 const (
@@ -24,8 +26,7 @@ const (
 	maxTimeout     = 15 * time.Minute
 	maxConcurrency = 1600 // of PerExecutionEnvironmentMaxConcurrency
 
-	// Of the function's ARN and environment.
-	region, account, memoryMB = "us-east-1", "123456789012", "128"
+	memoryMB = "128" // of the function's environment
 )
 
 // Function describes what to run.
@@ -60,6 +61,8 @@ type Options struct {
 	// behind does not run in between. Start refuses it with Function.Concurrency above 1,
 	// since Lambda does not freeze such a process.
 	Freeze bool
+	// TempDir gets the folder of each process, which has its HOME and TMPDIR. Default: the system's temporary folder.
+	TempDir string
 	// Output, if set, gets every line that an instance writes, after the function's name
 	// and the pid. Writes are serialised.
 	Output io.Writer
@@ -129,8 +132,8 @@ func (p *Pool) environment(runtimeAPI, folder string, started time.Time) []strin
 		"LAMBDA_TASK_ROOT=" + filepath.Dir(p.function.Path),
 		"LAMBDA_RUNTIME_DIR=" + filepath.Dir(p.function.Path),
 		"_HANDLER=bootstrap",
-		"AWS_REGION=" + region,
-		"AWS_DEFAULT_REGION=" + region,
+		"AWS_REGION=" + iam.Region,
+		"AWS_DEFAULT_REGION=" + iam.Region,
 		"AWS_ACCESS_KEY_ID=local",
 		"AWS_SECRET_ACCESS_KEY=local",
 		"AWS_EC2_METADATA_DISABLED=true",

@@ -67,7 +67,7 @@ func (p *Pool) newInstance() *instance {
 // launch starts the process and its Runtime API.
 func (i *instance) launch() error {
 	p := i.pool
-	folder, err := os.MkdirTemp("", "lambda-"+p.function.Name+"-")
+	folder, err := os.MkdirTemp(p.options.TempDir, "lambda-"+p.function.Name+"-")
 	if err != nil {
 		return fmt.Errorf("runtime: folder for an instance: %w", err)
 	}
@@ -114,7 +114,8 @@ func (i *instance) live(failed chan<- error) {
 	failed <- nil
 	i.cmd.Wait() // ProcessState says how it ended
 	i.mu.Lock()
-	signalGroup(i.cmd.Process, syscall.SIGKILL) // what it has started; usually nothing
+	// What it has started and is still in its group; usually nothing. Another process may have its pid by now.
+	_ = syscall.Kill(-i.cmd.Process.Pid, syscall.SIGKILL)
 	i.gone = true
 	i.mu.Unlock()
 

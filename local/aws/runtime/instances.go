@@ -9,6 +9,7 @@ import (
 // InFlight is an invocation that a process works on and whose caller has no outcome yet.
 type InFlight struct {
 	RequestID string
+	Trace     string
 	PID       int
 	// Payload is the event; it must not be changed.
 	Payload []byte
@@ -32,7 +33,7 @@ func (p *Pool) InFlight() []InFlight {
 	var list []InFlight
 	for _, inst := range p.live {
 		for _, inv := range inst.inFlight() {
-			list = append(list, InFlight{RequestID: inv.id, PID: inst.pid(), Payload: inv.payload})
+			list = append(list, InFlight{RequestID: inv.id, Trace: inv.trace, PID: inst.pid(), Payload: inv.payload})
 		}
 	}
 	return list
@@ -40,14 +41,20 @@ func (p *Pool) InFlight() []InFlight {
 
 // Kill ends a process with SIGKILL, like a crash, and returns when it is gone. Its
 // invocations get Runtime.ExitError.
-func (p *Pool) Kill(pid int) error {
+func (p *Pool) Kill(pid int) error { return p.stop(pid, (*instance).kill) }
+
+// Freeze stops a process and all that it has started, until the time-out of its invocation ends it.
+func (p *Pool) Freeze(pid int) error { return p.stop(pid, (*instance).freeze) }
+
+// stop stops a process, which gets no more work.
+func (p *Pool) stop(pid int, how func(*instance)) error {
 	p.mu.Lock()
 	live := slices.Clone(p.live)
 	p.mu.Unlock()
 	for _, inst := range live {
 		if inst.pid() == pid {
 			p.retire(inst)
-			inst.kill()
+			how(inst)
 			return nil
 		}
 	}

@@ -112,12 +112,16 @@ type invocation struct {
 }
 
 func newInvocation(payload []byte, opts *InvokeOptions) *invocation {
-	inv := &invocation{
-		id: cmp.Or(opts.RequestID, randomUUID()), payload: payload,
+	return &invocation{
+		id: cmp.Or(opts.RequestID, randomUUID()), trace: cmp.Or(opts.Trace, NewTrace()), payload: payload,
 		posted: make(chan struct{}), answered: make(chan struct{}),
 	}
-	inv.trace = fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", time.Now().Unix(), randomHex(12), randomHex(8))
-	return inv
+}
+
+// NewTrace makes the trace header of an invocation. The AWS SDK for Go sends it with each call that a function makes
+// in the invocation.
+func NewTrace() string {
+	return fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", time.Now().Unix(), randomHex(12), randomHex(8))
 }
 
 // finish sets the outcome and reports whether it was the first to do so.

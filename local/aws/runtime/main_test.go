@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
@@ -69,7 +70,7 @@ func start(t *testing.T, fn runtime.Function, opts *runtime.Options) *runtime.Po
 	if fn.Path == "" {
 		fn.Path = function(t)
 	}
-	out := &output{}
+	out := &childtest.Output{}
 	o := runtime.Options{Output: out}
 	if opts != nil {
 		o = *opts
@@ -85,26 +86,12 @@ func start(t *testing.T, fn runtime.Function, opts *runtime.Options) *runtime.Po
 // outputs are what functions have written, by pool.
 var outputs sync.Map
 
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
 // said is what a process has written so far, line by line.
 func said(t *testing.T, pool *runtime.Pool, pid int) (lines []string) {
 	t.Helper()
 	found, ok := outputs.Load(pool)
 	require.True(t, ok)
-	o := found.(*output)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for line := range strings.Lines(o.text.String()) {
+	for line := range strings.Lines(found.(*childtest.Output).String()) {
 		if _, text, mine := strings.Cut(line, fmt.Sprintf("[%d] ", pid)); mine {
 			lines = append(lines, strings.TrimSuffix(text, "\n"))
 		}

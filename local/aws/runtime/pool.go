@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 // ErrClosed is the error of Invoke if the pool is closed before the outcome.
@@ -42,6 +44,8 @@ type InvokeOptions struct {
 	// RequestID is Lambda's request id. Default: a random UUID. Retries of an
 	// asynchronous invocation have the id of the first.
 	RequestID string
+	// Trace is the trace header (X-Ray). Default: that of [NewTrace].
+	Trace string
 }
 
 // Start checks the function and returns its pool. Processes start when they are
@@ -75,7 +79,7 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 }
 
 func (p *Pool) arn() string {
-	return fmt.Sprintf("arn:aws:lambda:%s:%s:function:%s", region, account, p.function.Name)
+	return fmt.Sprintf("arn:aws:lambda:%s:%s:function:%s", iam.Region, iam.Account, p.function.Name)
 }
 
 // Invoke runs the function once with payload, which must be JSON of at most 6 MB. It first

@@ -19,6 +19,7 @@ import (
 	dynamodbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+	smithytime "github.com/aws/smithy-go/time"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
@@ -29,8 +30,8 @@ type fakeStream struct {
 	mu     sync.Mutex
 	shards []types.Shard
 	data   map[string][]types.Record // by shard
-	// fail, if set, is asked before every GetRecords.
-	fail func() error
+	// fail, if set, is asked before every GetRecords, and trimmed before every GetShardIterator at a record.
+	fail, trimmed func() error
 }
 
 func newStream(ids ...string) *fakeStream {
@@ -84,9 +85,15 @@ func (f *fakeStream) GetShardIterator(_ context.Context, in *dynamodbstreams.Get
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := 0
-	if in.ShardIteratorType == types.ShardIteratorTypeAfterSequenceNumber {
-		at = 1 + slices.IndexFunc(f.data[*in.ShardId],
+	if in.ShardIteratorType == types.ShardIteratorTypeAtSequenceNumber {
+		if f.trimmed != nil {
+			return nil, f.trimmed()
+		}
+		at = slices.IndexFunc(f.data[*in.ShardId],
 			func(r types.Record) bool { return *r.Dynamodb.SequenceNumber == *in.SequenceNumber })
+		if at < 0 { // as DynamoDB Local does
+			at = len(f.data[*in.ShardId])
+		}
 	}
 	return &dynamodbstreams.GetShardIteratorOutput{ShardIterator: aws.String(fmt.Sprintf("%s/%d", *in.ShardId, at))}, nil
 }
@@ -287,6 +294,41 @@ func TestReadsThatFail(t *testing.T) {
 		f.put("s", 2)
 	})
 	require.Equal(t, []string{"1", "2"}, b.list(), "nothing is lost or delivered twice")
+}
+
+// A poller goes on behind the position that another one has kept, and begins with the oldest record if that one is not
+// there.
+func TestPositions(t *testing.T) {
+	trimmed := func() error { return &types.TrimmedDataAccessException{} }
+	for position, c := range map[string]struct {
+		trimmed func() error
+		want    []string
+	}{
+		"5": {nil, []string{"6 7"}}, "7": {nil, nil}, "9": {nil, []string{"5 6 7"}}, "1": {trimmed, []string{"5 6 7"}},
+	} {
+		f, b, kept := newStream("s"), &function{}, []string{}
+		f.put("s", 5, 6, 7)
+		f.trimmed = c.trimmed
+		play(t, f, &Options{Position: func(string) string { return position },
+			Done: func(_, at string) { kept = append(kept, at) }}, b.invoke, nil)
+		require.Equal(t, c.want, b.list(), position)
+		require.Equal(t, c.want != nil, slices.Contains(kept, "7"), position)
+	}
+}
+
+// Close lets the function end, and keeps what it has done.
+func TestCloseWaitsForTheFunction(t *testing.T) {
+	f, kept := newStream("s"), ""
+	f.put("s", 1, 2, 3)
+	synctest.Test(t, func(t *testing.T) {
+		p, err := Start(t.Context(), f, "arn", func(ctx context.Context, _ []byte) ([]byte, error) {
+			return nil, smithytime.SleepWithContext(ctx, time.Minute)
+		}, &Options{BatchSize: 2, Done: func(_, at string) { kept = at }})
+		require.NoError(t, err)
+		synctest.Wait()
+		p.Close()
+	})
+	require.Equal(t, "2", kept)
 }
 
 func TestClosedPoolStopsThePoller(t *testing.T) {

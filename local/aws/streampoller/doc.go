@@ -22,11 +22,11 @@
 //
 // # What is not imitated
 //
-// Checkpoints are in memory: a new poller replays the stream. LATEST, mappings without
-// ReportBatchItemFailures, batch windows, limits of retries and age with their
-// destination, bisecting, ParallelizationFactor, tumbling windows, several filters and
-// rules other than a text, prefix and exists, the back-off of empty polls, throttling
-// and permissions are missing.
+// LATEST, mappings without ReportBatchItemFailures, batch windows, limits of retries and
+// age with their destination, bisecting, ParallelizationFactor, tumbling windows, several
+// filters and rules other than a text, prefix and exists, the back-off of empty polls,
+// throttling and permissions are missing. A new poller replays the stream, unless
+// [Options] keep its positions.
 //
 // Source: AWS Lambda developer guide, "Using AWS Lambda with Amazon DynamoDB" and
 // the pages below it.

@@ -13,8 +13,11 @@ import (
 // Source: AWS Lambda developer guide, "Control which events Lambda sends to your function".
 type pattern map[string]any
 
-// parse reads a pattern, and refuses rules that [pattern.matches] does not know.
+// parse reads a pattern, and refuses rules that [pattern.matches] does not know. Empty is the empty one.
 func parse(filter string) (p pattern, err error) {
+	if filter == "" {
+		return pattern{}, nil
+	}
 	if err := json.Unmarshal([]byte(filter), &p); err != nil {
 		return nil, fmt.Errorf("streampoller: filter %q: %w", filter, err)
 	}

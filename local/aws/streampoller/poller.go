@@ -29,9 +29,9 @@ type Client interface {
 }
 
 // Invoke runs the function once: [runtime.Pool.Call], or a handler in this
-// process. Any error is the function's, unless the context has ended or it is
-// [runtime.ErrClosed], which stops the poller. It is called for several shards at
-// once.
+// process. Any error is the function's, unless it is [runtime.ErrClosed], which stops
+// the poller. The context does not end with the poller. It is called for several shards
+// at once.
 type Invoke func(ctx context.Context, event []byte) ([]byte, error)
 
 // Options are the settings of an event source mapping. Nil, and zero values, mean
@@ -47,6 +47,10 @@ type Options struct {
 	// Backoff is the pause before the first retry; it doubles up to 5 s. Default
 	// 100 ms: Lambda's pause is not documented.
 	Backoff time.Duration
+	// Position, if set, gives the sequence number of a shard's record that was done last, empty if there is none, and Done
+	// gets it after each batch. They are called for several shards at once.
+	Position func(shard string) string
+	Done     func(shard, sequence string)
 	// Logf, if set, gets each error, one line a call.
 	Logf func(format string, args ...any)
 }
@@ -83,18 +87,29 @@ type Poller struct {
 	delivered atomic.Int64
 }
 
-// Start starts to deliver the stream from its oldest record. The
+// Check refuses options that [Start] refuses.
+func (o *Options) Check() error {
+	if o.BatchSize < 0 {
+		return fmt.Errorf("streampoller: Options.BatchSize %d is negative", o.BatchSize)
+	}
+	_, err := parse(o.Filter)
+	return err
+}
+
+// Start starts to deliver the stream from its oldest record, or behind the Position of each shard. The
 // poller runs until Close, the end of ctx, or the pool's.
 func Start(ctx context.Context, client Client, streamARN string, invoke Invoke, options *Options) (*Poller, error) {
 	p := &Poller{client: client, stream: streamARN, invoke: invoke, Options: *cmp.Or(options, &Options{})}
-	filter, err := parse(cmp.Or(p.Filter, "{}"))
-	if err != nil {
+	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	p.filter = filter
+	p.filter, _ = parse(p.Filter) // checked
 	p.BatchSize = cmp.Or(p.BatchSize, 100)
 	p.PollInterval = cmp.Or(p.PollInterval, 250*time.Millisecond)
 	p.Backoff = cmp.Or(p.Backoff, 100*time.Millisecond)
+	if p.Done == nil {
+		p.Done = func(string, string) {}
+	}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	shards := map[string]*shard{}
 	if err := p.discover(shards); err != nil {
@@ -111,8 +126,8 @@ func Start(ctx context.Context, client Client, streamARN string, invoke Invoke, 
 	return p, nil
 }
 
-// Close stops the poller and waits until no delivery is under way. A function
-// that runs in a pool keeps running. It may be called more than once.
+// Close stops the poller and waits until the batches that are under way are delivered. The
+// function's time-out bounds the wait. It may be called more than once.
 func (p *Poller) Close() {
 	p.cancel()
 	p.work.Wait()
@@ -139,6 +154,9 @@ func (p *Poller) discover(known map[string]*shard) error {
 	for _, info := range all {
 		if id := *info.ShardId; known[id] == nil {
 			known[id] = &shard{Poller: p, id: id, parent: aws.ToString(info.ParentShardId), done: make(chan struct{})}
+			if p.Position != nil {
+				known[id].last = p.Position(id)
+			}
 			found = append(found, known[id])
 		}
 	}

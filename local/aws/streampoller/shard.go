@@ -1,7 +1,9 @@
 package streampoller
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
@@ -18,6 +20,7 @@ type shard struct {
 
 	iterator *string
 	last     string // the sequence number that was read last
+	behind   bool   // the next read begins with that record
 }
 
 // run reads and delivers until the shard's end, or that of the poller.
@@ -38,6 +41,9 @@ func (s *shard) run() {
 			}
 			pending = pending[n:]
 		}
+		if len(out.Records) > 0 {
+			s.Done(s.id, s.last) // those behind the last batch do not match the filter
+		}
 		if s.iterator = out.NextShardIterator; s.iterator == nil {
 			close(s.done)
 			return
@@ -50,25 +56,42 @@ func (s *shard) run() {
 
 // read reads what follows the last record that was read.
 func (s *shard) read() (*dynamodbstreams.GetRecordsOutput, error) {
+	out, err := s.next()
+	if _, expired := errors.AsType[*types.ExpiredIteratorException](err); expired {
+		s.iterator = nil
+	}
+	if _, trimmed := errors.AsType[*types.TrimmedDataAccessException](err); trimmed {
+		s.last, s.iterator = "", nil // the remaining records begin at the horizon
+	}
+	if err != nil || !s.behind {
+		return out, err
+	}
+	s.behind = false
+	if len(out.Records) == 0 || out.Records[0].Dynamodb == nil || *out.Records[0].Dynamodb.SequenceNumber != s.last {
+		err = fmt.Errorf("its record %s is not there: all that are there are delivered", s.last)
+		s.last, s.iterator = "", nil
+		return nil, err
+	}
+	out.Records = out.Records[1:]
+	return out, nil
+}
+
+// next reads at the iterator. A new one begins with the last record that was read: one behind it would also be had
+// where that record is not there, and would pass over all before it.
+func (s *shard) next() (*dynamodbstreams.GetRecordsOutput, error) {
 	if s.iterator == nil {
 		in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &s.id,
 			ShardIteratorType: types.ShardIteratorTypeTrimHorizon}
 		if s.last != "" {
-			in.ShardIteratorType, in.SequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &s.last
+			in.ShardIteratorType, in.SequenceNumber = types.ShardIteratorTypeAtSequenceNumber, &s.last
 		}
 		out, err := s.client.GetShardIterator(s.ctx, in)
 		if err != nil {
 			return nil, err
 		}
-		s.iterator = out.ShardIterator
+		s.iterator, s.behind = out.ShardIterator, s.last != ""
 	}
-	out, err := s.client.GetRecords(s.ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: s.iterator})
-	if _, trimmed := errors.AsType[*types.TrimmedDataAccessException](err); trimmed {
-		s.last, s.iterator = "", nil // the remaining records begin at the horizon
-	} else if _, expired := errors.AsType[*types.ExpiredIteratorException](err); expired {
-		s.iterator = nil
-	}
-	return out, err
+	return s.client.GetRecords(s.ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: s.iterator})
 }
 
 // records are those that match the filter.
@@ -114,6 +137,9 @@ func (s *shard) deliver(batch []record) bool {
 			pause = s.Backoff // the remaining records have not been tried as often
 		}
 		s.delivered.Add(int64(done))
+		if done > 0 {
+			s.Done(s.id, batch[done-1].sequence)
+		}
 		if batch = batch[done:]; len(batch) == 0 {
 			return true
 		}
@@ -124,7 +150,7 @@ func (s *shard) deliver(batch []record) bool {
 
 // once invokes the function, and returns how many records are done.
 func (s *shard) once(batch []record) (done int, err error) {
-	answer, err := s.invoke(s.ctx, eventOf(batch))
+	answer, err := s.invoke(context.WithoutCancel(s.ctx), eventOf(batch))
 	if err != nil {
 		return 0, err
 	}

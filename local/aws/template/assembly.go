@@ -20,6 +20,8 @@ type Stack struct {
 	needs  []string // stacks that are deployed before
 }
 
+const manifestFile = "manifest.json"
+
 // manifest is what cdk synth writes into the folder of a cloud assembly.
 type manifest struct {
 	Artifacts map[string]struct {
@@ -39,23 +41,20 @@ type assetFile struct {
 	}
 }
 
-// Open reads what a path names: a cloud assembly, which is the folder that cdk synth writes, or the file of one
-// template. The stacks come in the order in which they are deployed.
+// Open reads what a path names: a cloud assembly, which is the folder that cdk synth writes, the file of one template,
+// or a folder of such files. The stacks come in the order in which they are deployed, those of files in that of their
+// names.
 func Open(path string) ([]Stack, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: run cdk synth first", err)
+		return nil, fmt.Errorf("%w: name a template, or run cdk synth first and name what it writes, usually cdk.out", err)
 	}
-	if !info.IsDir() {
-		t, err := Read(path)
-		if err != nil {
-			return nil, err
-		}
-		name := filepath.Base(path)
-		for ext := filepath.Ext(name); ext != ""; ext = filepath.Ext(name) {
-			name = name[:len(name)-len(ext)]
-		}
-		return []Stack{{Name: name, Template: t, Folder: filepath.Dir(path)}}, nil
+	files := []string{path}
+	if info.IsDir() {
+		files, _ = filepath.Glob(filepath.Join(path, "*.template.*")) // a bad pattern is its only error
+	}
+	if _, err := os.Stat(filepath.Join(path, manifestFile)); err != nil && len(files) > 0 {
+		return ofFiles(files)
 	}
 	all := map[string]Stack{}
 	if err := open(path, all); err != nil {
@@ -77,10 +76,26 @@ func Open(path string) ([]Stack, error) {
 	return order, nil
 }
 
+// ofFiles are the stacks of templates' files.
+func ofFiles(files []string) (stacks []Stack, err error) {
+	for _, path := range files {
+		t, err := Read(path)
+		if err != nil {
+			return nil, err
+		}
+		name := filepath.Base(path)
+		for ext := filepath.Ext(name); ext != ""; ext = filepath.Ext(name) {
+			name = name[:len(name)-len(ext)]
+		}
+		stacks = append(stacks, Stack{Name: name, Template: t, Folder: filepath.Dir(path)})
+	}
+	return stacks, nil
+}
+
 // open adds the stacks of an assembly, and of those that are part of it, by their artifacts' ids.
 func open(folder string, all map[string]Stack) error {
 	var m manifest
-	if err := readJSON(filepath.Join(folder, "manifest.json"), &m); err != nil {
+	if err := readJSON(filepath.Join(folder, manifestFile), &m); err != nil {
 		return fmt.Errorf("%s is no cloud assembly: %w", folder, err)
 	}
 	assets := map[string]string{}

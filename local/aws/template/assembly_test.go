@@ -58,10 +58,13 @@ func TestOpen(t *testing.T) {
 		write(break_, string(kept))
 	}
 	_, err = Open(filepath.Join(dir, "none"))
-	require.ErrorContains(t, err, "run cdk synth first")
+	require.ErrorContains(t, err, "name a template, or run cdk synth first")
 	_, err = Open(filepath.Join(dir, "assembly-Prod", ".."))
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(filepath.Join(dir, "manifest.json")))
-	_, err = Open(dir)
+	stacks, err = Open(dir)
+	require.NoError(t, err)
+	require.Equal(t, "Api", stacks[0].Name, "a folder of templates")
+	_, err = Open(t.TempDir())
 	require.ErrorContains(t, err, "is no cloud assembly")
 }

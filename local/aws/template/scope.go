@@ -204,11 +204,14 @@ func (s *Scope) ref(argument any) (any, error) {
 		return v, nil
 	}
 	p, ok := s.Template.Parameters[name]
+	value, given := s.Parameters[name]
 	switch {
 	case !ok:
 		return s.Resource(name, "")
-	case s.Parameters[name] != "":
-		return p.value(s.Parameters[name]), nil
+	case given:
+		return p.value(value), nil
+	case strings.HasPrefix(p.Type, "AWS::SSM::Parameter::Value<"):
+		return nil, fmt.Errorf("parameter %s has a value in SSM on AWS: give it with -parameter %s=VALUE", name, name)
 	case p.Default == nil:
 		return nil, fmt.Errorf("parameter %s has no default: give it with -parameter %s=VALUE", name, name)
 	}

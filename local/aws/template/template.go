@@ -100,7 +100,9 @@ func Parse(text []byte) (*Template, error) {
 	case len(t.Resources) == 0:
 		return nil, errors.New("it is no CloudFormation template: it has no Resources")
 	case t.Transform != nil:
-		return nil, fmt.Errorf("its Transform %v runs on AWS alone: give the template that comes of it", t.Transform)
+		return nil, fmt.Errorf("its Transform %v runs on AWS alone, sam build does not: write the types that come of it, "+
+			"or deploy it and give what this writes: aws cloudformation get-template --stack-name STACK "+
+			"--template-stage Processed --query TemplateBody > STACK.template.json", t.Transform)
 	}
 	return t, nil
 }

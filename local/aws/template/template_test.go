@@ -16,6 +16,7 @@ Parameters:
   Stage: {Type: String, Default: dev}
   Zones: {Type: CommaDelimitedList, Default: "a, b"}
   Missing: {Type: String}
+  Remote: {Type: AWS::SSM::Parameter::Value<String>, Default: /shop/table}
 Mappings:
   Size: {dev: {memory: 128}, prod: {memory: 1024}}
 Conditions:
@@ -93,6 +94,8 @@ Resources:
 		"a: b: Fn::Join: text is no list",
 		`{"Ref":"Missing"}`://
 		"Ref: parameter Missing has no default: give it with -parameter Missing=VALUE",
+		`{"Ref":"Remote"}`://
+		"Ref: parameter Remote has a value in SSM on AWS: give it with -parameter Remote=VALUE",
 		`{"Fn::Select":[2,["a","b"]]}`://
 		"Fn::Select: [a b] has no member 2",
 		`{"Fn::Sub":"${Missing.Arn}"}`://
@@ -120,10 +123,13 @@ Resources:
 	s.Import = nil
 	_, err = s.Eval(map[string]any{"Fn::ImportValue": "table"})
 	require.EqualError(t, err, `Fn::ImportValue: no other stack exports "table"`)
-	s.Parameters = map[string]string{"Stage": "prod", "Missing": "given"}
+	s.Parameters = map[string]string{"Stage": "prod", "Missing": "given", "Remote": ""}
 	got, err := s.Eval(map[string]any{"Fn::If": []any{"IsProd", map[string]any{"Ref": "Missing"}, "small"}})
 	require.NoError(t, err)
 	require.Equal(t, "given", got)
+	got, err = s.Eval(map[string]any{"Ref": "Remote"})
+	require.NoError(t, err)
+	require.Empty(t, got, "an empty value is one")
 }
 
 func TestTemplatesThatAreWrong(t *testing.T) {
@@ -134,8 +140,9 @@ func TestTemplatesThatAreWrong(t *testing.T) {
 		"it is no CloudFormation template",
 		`{"Resources":{"A":{"Type":"T"}}`://
 		"it is no CloudFormation template: unexpected EOF",
-		"Transform: AWS::Serverless-2016-10-31\nResources: {A: {Type: T}}"://
-		"its Transform AWS::Serverless-2016-10-31 runs on AWS alone",
+		"Transform: AWS::Serverless-2016-10-31\nResources: {A: {Type: T}}": //
+		"its Transform AWS::Serverless-2016-10-31 runs on AWS alone, sam build does not: write the types that come of it, " +
+			"or deploy it and give what this writes: aws cloudformation get-template --stack-name STACK --template-stage",
 	} {
 		_, err := Parse([]byte(text))
 		require.ErrorContains(t, err, want, text)

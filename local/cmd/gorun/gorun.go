@@ -56,7 +56,25 @@ func programOf(pid int) string {
 // Build runs `go build` with the arguments, where env is added to
 // the environment. What the command says is part of the error if it fails.
 func Build(ctx context.Context, env []string, args ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build"}, args...)...)
+	_, err := run(ctx, env, append([]string{"build"}, args...)...)
+	return err
+}
+
+// Install compiles a package of a version, with the versions that its own module requires, into a folder. It does not
+// depend on the module around it, such as on its vendor folder.
+func Install(ctx context.Context, into, pkg string) error {
+	_, err := run(ctx, []string{"GOBIN=" + into}, "install", "-mod=readonly", pkg)
+	return err
+}
+
+// Folder is the folder of a module, as the go command finds it from dir; empty if it has none.
+func Folder(ctx context.Context, dir, module string) (string, error) {
+	out, err := run(ctx, nil, "-C", dir, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module)
+	return strings.TrimSpace(string(out)), err
+}
+
+func run(ctx context.Context, env []string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), env...)
 	// The go command removes its temporary files when it is interrupted.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -64,13 +82,13 @@ func Build(ctx context.Context, env []string, args ...string) error {
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:
-		return nil
+		return out, nil
 	case errors.Is(err, exec.ErrNotFound):
-		return errors.New("the go command is not on PATH; install Go 1.26 or newer from https://go.dev/dl")
+		return nil, errors.New("the go command is not on PATH; install Go 1.26 or newer from https://go.dev/dl")
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	return fmt.Errorf("%w\n%s", err, out)
+	return nil, fmt.Errorf("%w\n%s", err, out)
 }
 
 // Become runs the program in this process, whose parent stays `go run`. It returns

@@ -31,7 +31,10 @@ func newFolder(cacheDir string) (folder, error) {
 	}
 	sweep(dir)
 	name, err := os.MkdirTemp(dir, strconv.Itoa(os.Getpid())+"-")
-	return folder(name), err
+	if err != nil {
+		return "", err
+	}
+	return folder(name), os.WriteFile(filepath.Join(name, mark), nil, 0o600)
 }
 
 // runDir is where the folders of running stacks are.
@@ -46,12 +49,16 @@ func runDir(cacheDir string) (string, error) {
 	return filepath.Abs(filepath.Join(base, "run"))
 }
 
+// mark is a file that only folders of stacks have.
+const mark = ".idem-local"
+
 // sweep removes the folders of stacks that were killed.
 func sweep(dir string) {
 	entries, _ := os.ReadDir(dir) // none: nothing to remove
 	for _, e := range entries {
 		pid, _, _ := strings.Cut(e.Name(), "-")
-		if n, err := strconv.Atoi(pid); err == nil && !alive(n) {
+		_, other := os.Stat(filepath.Join(dir, e.Name(), mark))
+		if n, err := strconv.Atoi(pid); err == nil && other == nil && !alive(n) {
 			_ = os.RemoveAll(filepath.Join(dir, e.Name())) // the next start tries again
 		}
 	}

@@ -14,27 +14,26 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/cmd/gorun"
 )
 
 // options are the command's flags.
 type options struct {
-	endpoint, cacheDir string
-	port               int
-	once, noTour       bool
+	cacheDir     string
+	port         int
+	once, noTour bool
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.cacheDir, "cache", "",
 		"folder for what is fetched once, and for the running stack (default: the user's cache folder)")
-	flag.StringVar(&o.endpoint, "endpoint", "", "DynamoDB endpoint to use instead of starting one")
 	flag.IntVar(&o.port, "port", 0, "port of the HTTP API (default: a free one)")
 	flag.BoolVar(&o.once, "once", false, "end after the tour, with exit code 1 if any line differs")
 	flag.BoolVar(&o.noTour, "no-tour", false, "only serve")
 	flag.Usage = func() {
-		fmt.Fprint(os.Stderr, "go run ./local: start everything, take the tour, keep serving\n\n")
+		fmt.Fprint(os.Stderr, "go run ./local: start the examples, take the tour, keep serving\n"+
+			"go run ./local up, kill, freeze: your own functions; each has -help\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -42,6 +41,10 @@ func main() {
 	switch {
 	case flag.Arg(0) == "up":
 		do = func(ctx context.Context, out io.Writer) error { return up(ctx, flag.Args()[1:], out) }
+	case flag.Arg(0) == "kill", flag.Arg(0) == "freeze":
+		do = func(ctx context.Context, out io.Writer) error {
+			return interrupt(ctx, flag.Arg(0), flag.Args()[1:], out)
+		}
 	case flag.NArg() > 0 || o.once && o.noTour:
 		flag.Usage()
 		os.Exit(2)
@@ -86,7 +89,7 @@ const (
 func run(ctx context.Context, o options, out io.Writer) error {
 	say := log.New(out, "", 0).Printf // of several goroutines
 	begun := time.Now()
-	s := &stack{pools: map[string]*runtime.Pool{}, orders: &mapping{batch: 10}, statements: &mapping{batch: 1}}
+	s := &stack{orders: &mapping{}, statements: &mapping{}}
 	defer s.close()
 	if err := s.start(ctx, o, say); err != nil {
 		if ctx.Err() != nil {
@@ -94,7 +97,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		return err
 	}
-	complete, cancel := s.whileComplete(ctx)
+	complete, cancel := s.Alive(ctx)
 	defer cancel(nil)
 	say("console for operators at %s", s.console)
 	say("HTTP API at %s, ready after %v\n\n", s.url, time.Since(begun).Round(100*time.Millisecond))
@@ -121,15 +124,15 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // explain says how to call the running stack.
 func (s *stack) explain(say func(string, ...any)) error {
-	token, err := s.issuer.Token(defaultTenant, nil, tokenLifetime)
+	token, err := s.Issuer.Token(defaultTenant, nil, tokenLifetime)
 	if err != nil {
 		return err
 	}
 	say("%s\n", strings.NewReplacer(
 		"{console}", s.console, "{url}", s.url, "{token}", token, "{tenant}", defaultTenant, "{log}", s.logs.Name(),
-		"{table}", recordsTable, "{dynamodb}", s.db.Endpoint(), "{sqs}", s.sqs.Endpoint(),
-		"{orders}", s.orders.URL, "{dead}", s.orders.DeadURL, "{statements}", s.statements.URL,
-		"{events}", s.events.URL, "{escalations}", s.escalations.URL,
+		"{table}", s.records, "{dynamodb}", s.Endpoints.DynamoDB, "{sqs}", s.Endpoints.Queues,
+		"{orders}", s.orders.url, "{dead}", s.orders.deadURL, "{statements}", s.statements.url,
+		"{escalations}", s.escalations,
 	).Replace(`
 Still serving; Ctrl-C ends it. A payment, as tenant {tenant}:
 
@@ -155,12 +158,11 @@ An order:
     --message-attributes '{"idempotency-tenant": {"DataType": "String", "StringValue": "{tenant}"},
       "idempotency-key": {"DataType": "String", "StringValue": "order-1"}}'
 
-The queues of orders, of statements and of what orders publish; and by the runbook's names, of
-dead letters of orders, and of questions for operators:
+The queues of orders and of statements; and by the runbook's names, of dead letters of orders, and
+of questions for operators:
 
   {orders}
   {statements}
-  {events}
   export DEAD={dead}
   export ESCALATIONS={escalations}
 `))

@@ -4,22 +4,18 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
-	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 )
 
@@ -38,17 +34,6 @@ const (
 // `go run`.
 func build(t *testing.T) string { return testmain.Program(t, ".") }
 
-// created makes the tables of the shared DynamoDB Local: sessions that start side by side
-// would find half of one.
-var created sync.Once
-
-// sharedDatabase is the endpoint of a DynamoDB Local that several sessions use.
-func sharedDatabase(t *testing.T) string {
-	endpoint := dynamotest.Endpoint(t)
-	created.Do(func() { require.NoError(t, createTables(t.Context(), dynamotest.Client(t))) })
-	return endpoint
-}
-
 // environ marks the processes of a test, so that they are found whatever their
 // parent is by now.
 func environ(mark string) []string {
@@ -61,39 +46,17 @@ func environ(mark string) []string {
 	return append(env, "TMPDIR="+mark, envRunDir+"="+filepath.Join(mark, "run"))
 }
 
-// processes lists those that refer to the mark: in their environment, their
-// arguments or the file that they execute.
-func processes(t *testing.T, mark string) map[int]string {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	require.NoError(t, err)
-	found := map[int]string{}
-	for _, dir := range dirs {
-		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
-		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		exe, _ := os.Readlink(filepath.Join(dir, "exe"))
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		require.NoError(t, err)
-		if pid == os.Getpid() || exe == "" {
-			continue // this test, or one that has ended and waits for its parent
-		}
-		if bytes.Contains(env, []byte(mark)) || bytes.Contains(args, []byte(mark)) || strings.HasPrefix(exe, mark) {
-			found[pid] = exe + " " + string(bytes.ReplaceAll(args, []byte{0}, []byte{' '}))
-		}
-	}
-	return found
-}
-
 // find returns the first process of the mark whose description matches.
 func find(t *testing.T, mark, pattern string) (pid int) {
 	re := regexp.MustCompile(pattern)
 	require.Eventually(t, func() bool {
-		for p, what := range processes(t, mark) {
+		for p, what := range childtest.Marked(t, mark) {
 			if re.MatchString(what) {
 				pid = p
 			}
 		}
 		return pid != 0
-	}, limit, poll, "no process matches %s: %v", pattern, processes(t, mark))
+	}, limit, poll, "no process matches %s: %v", pattern, childtest.Marked(t, mark))
 	return pid
 }
 
@@ -143,7 +106,7 @@ func (s *session) until(text string) {
 
 // listen notes the sockets that listen, which must all be this machine's own.
 func (s *session) listen(atLeast int) {
-	for pid := range processes(s.t, s.mark) {
+	for pid := range childtest.Marked(s.t, s.mark) {
 		s.sockets = append(s.sockets, childtest.Loopback(s.t, pid)...)
 	}
 	require.GreaterOrEqual(s.t, len(s.sockets), atLeast, "these listen: %v", s.sockets)
@@ -156,8 +119,8 @@ func (s *session) end() error {
 		fmt.Fprintln(&s.seen, s.lines.Text())
 	}
 	err := s.cmd.Wait()
-	require.Eventually(s.t, func() bool { return len(processes(s.t, s.mark)) == 0 }, limit, poll,
-		"still running: %v", processes(s.t, s.mark))
+	require.Eventually(s.t, func() bool { return len(childtest.Marked(s.t, s.mark)) == 0 }, limit, poll,
+		"still running: %v", childtest.Marked(s.t, s.mark))
 	for _, socket := range s.sockets {
 		require.Eventually(s.t, func() bool { return !socket.Open(s.t) }, limit, poll, "port %d is still open", socket.Port)
 	}

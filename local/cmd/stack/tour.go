@@ -61,9 +61,9 @@ func (t *tour) add(request, expected string, fn func() string) {
 	if t.ctx.Err() != nil {
 		return
 	}
-	calls, begun := t.wire.calls.Load(), time.Now()
+	calls, begun := t.calls.Load(), time.Now()
 	got := fn()
-	t.lines = append(t.lines, line{request, expected, got, t.wire.calls.Load() - calls, time.Since(begun)})
+	t.lines = append(t.lines, line{request, expected, got, t.calls.Load() - calls, time.Since(begun)})
 	t.step.Note("%d of %d lines", len(t.lines), tourLines)
 }
 
@@ -162,7 +162,7 @@ func (t *tour) sendOnce(method, tenant, path, key, body string) (r reply) {
 		req.Header.Set("Idempotency-Key", key)
 	}
 	if tenant != "" {
-		token, err := t.issuer.Token(tenant, nil, tokenLifetime)
+		token, err := t.Issuer.Token(tenant, nil, tokenLifetime)
 		if err != nil {
 			return reply{err: err}
 		}

@@ -90,8 +90,8 @@ func (t *tour) escalated(r request) string {
 	rec, err := t.recordOf(r, func(rec *idem.Record) bool { return !rec.EscalatedAt.IsZero() })
 	for messages := 0; err == nil; {
 		var out *sqs.ReceiveMessageOutput
-		in := &sqs.ReceiveMessageInput{QueueUrl: &t.escalations.URL, MaxNumberOfMessages: 10}
-		if out, err = t.escalations.Client.ReceiveMessage(t.ctx, in); err == nil && len(out.Messages) == 0 {
+		in := &sqs.ReceiveMessageInput{QueueUrl: &t.escalations, MaxNumberOfMessages: 10}
+		if out, err = t.orders.Client.ReceiveMessage(t.ctx, in); err == nil && len(out.Messages) == 0 {
 			return fmt.Sprintf("%d message to operators, still %s", messages, rec.State)
 		}
 		for _, m := range out.Messages {
@@ -139,9 +139,10 @@ func (t *tour) kill(r request) string {
 
 // killIn kills the process of a function that has an event with the text.
 func (t *tour) killIn(function, text string) error {
-	for _, f := range t.pools[function].InFlight() {
+	pool := t.Pool(t.names[function])
+	for _, f := range pool.InFlight() {
 		if bytes.Contains(f.Payload, []byte(text)) {
-			if err := t.pools[function].Kill(f.PID); err != nil {
+			if err := pool.Kill(f.PID); err != nil {
 				return err
 			}
 		}

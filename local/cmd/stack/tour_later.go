@@ -10,7 +10,7 @@ import (
 // no worker comes before the tour has looked.
 func (t *tour) later() {
 	large, unwanted := t.request("/statements", "statement"), t.request("/statements", "unwanted")
-	t.relaying.Lock()
+	resume := t.Pause(t.relay)
 	var first, other, made reply
 	t.add("a statement of 450 KB, for later", "202 pending", func() string {
 		first = t.order(large, 450)
@@ -31,7 +31,7 @@ func (t *tour) later() {
 		other = t.order(unwanted, 1)
 		return other.String() + ", " + t.send(http.MethodDelete, defaultTenant, other.at, "", "").String()
 	})
-	t.relaying.Unlock()
+	resume()
 	t.add("the worker makes it", "acknowledged", func() string { return t.delivery(t.statements, large.record()) })
 	t.add("its status", "200 executed, 450 KB", func() string {
 		made = t.status(first)

@@ -28,7 +28,7 @@ var (
 func (t *tour) queue() {
 	order := t.request("", "order").key
 	body := fmt.Sprintf(`{"orderId": %q, "items": [{"sku": "book", "quantity": 2}]}`, order)
-	writes := t.wire.orders.Load()
+	writes := t.orderWrites.Load()
 	send := func() string {
 		sending, err := idemlambda.SQSAttributesFor(fulfil, defaultTenant, order)
 		if err == nil {
@@ -47,9 +47,9 @@ func (t *tour) queue() {
 		if err != nil {
 			return err.Error()
 		}
-		return fmt.Sprintf("%d row, %d write", rows, t.wire.orders.Load()-writes)
+		return fmt.Sprintf("%d row, %d write", rows, t.orderWrites.Load()-writes)
 	})
-	t.add("messages left in the queue", "0", func() string { return t.left(t.orders.URL, 0) })
+	t.add("messages left in the queue", "0", func() string { return t.left(t.orders.url, 0) })
 	t.add("a message without a key", fmt.Sprintf("%d × redelivered, then a dead letter", maxReceives), t.poison)
 }
 
@@ -60,7 +60,7 @@ func (t *tour) sendMessage(body string, attributes map[string]string) error {
 		values[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &value}
 	}
 	_, err := t.orders.Client.SendMessage(t.ctx, &sqs.SendMessageInput{
-		QueueUrl: &t.orders.URL, MessageBody: &body, MessageAttributes: values,
+		QueueUrl: &t.orders.url, MessageBody: &body, MessageAttributes: values,
 	})
 	return err
 }
@@ -72,7 +72,7 @@ func (t *tour) again(text string) string {
 	if len(before) == 0 {
 		return "it was not delivered before"
 	}
-	answer, err := t.pools[orders].Call(t.ctx, before[0].Event)
+	answer, err := t.Pool(t.names[orders]).Call(t.ctx, before[0].Event)
 	if err == nil {
 		_, err = runtime.BatchItemFailures(answer, nil)
 	}
@@ -113,8 +113,8 @@ func (t *tour) next(m *mapping, text string) (queuepoller.Delivery, bool) {
 
 // rows counts the order's rows.
 func (t *tour) rows(order string) (int32, error) {
-	rows, err := t.dynamodb.Query(t.ctx, &dynamodb.QueryInput{
-		TableName: aws.String(ordersTable), KeyConditionExpression: aws.String("customer = :c AND order_id = :o"),
+	rows, err := t.DynamoDB.Query(t.ctx, &dynamodb.QueryInput{
+		TableName: &t.orderRows, KeyConditionExpression: aws.String("customer = :c AND order_id = :o"),
 		ExpressionAttributeValues: map[string]dynamodbtypes.AttributeValue{
 			":c": &dynamodbtypes.AttributeValueMemberS{Value: defaultTenant},
 			":o": &dynamodbtypes.AttributeValueMemberS{Value: order},
@@ -155,7 +155,7 @@ func (t *tour) poison() string {
 			return err.Error()
 		}
 	}
-	if got := t.left(t.orders.DeadURL, 1); got != "1" {
+	if got := t.left(t.orders.deadURL, 1); got != "1" {
 		return got + " messages in the dead-letter queue"
 	}
 	return fmt.Sprintf("%d × redelivered, then a dead letter", len(t.orders.of(text)))

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"log"
-	"maps"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,9 +20,7 @@ import (
 
 	smithytime "github.com/aws/smithy-go/time"
 
-	"github.com/idem-go/idempotency/idem/console"
-	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/testenv/cache"
 	"github.com/idem-go/idempotency/local/cloud"
 )
 
@@ -33,30 +34,63 @@ func (l *list) Set(v string) error {
 	return nil
 }
 
-// up runs what templates describe until the context ends.
+const upUsage = `local up [flags] PATH: run what the cloud assembly or the template at PATH describes
+local up [flags] -function PKG ...: run functions without a template
+local up [flags] @FILE: the same with flags of a file, one a line, values without quotes, # for comments
+
+Functions without a template have a table of records, named in IDEM_TABLE, and the URL of each
+queue in a variable: that of the queue order-events is QUEUE_ORDER_EVENTS.
+
+`
+
+// up runs what templates or flags describe until the context ends.
 func up(ctx context.Context, args []string, out io.Writer) error {
 	var o cloud.Options
 	var ignore, parameters list
-	fresh := false
+	var functions functionFlags
+	fresh, quiet, outputs := false, false, ""
 	flags := flag.NewFlagSet("local up", flag.ExitOnError)
 	flags.Var(&ignore, "ignore", "leave out resources of a `TYPE`; may be repeated")
 	flags.Var(&parameters, "parameter", "`NAME=VALUE` of a parameter of the template; may be repeated")
-	flags.StringVar(&o.Dir, "dir", "", "folder in which functions are built (default: the one above the assembly)")
+	flags.StringVar(&o.Dir, "dir", "", "folder in which functions are built (default: the one above the assembly, "+
+		"or of the file of flags, or the working directory)")
 	flags.StringVar(&o.CacheDir, "cache", "", "folder for what is fetched once (default: the user's cache folder)")
 	flags.IntVar(&o.Port, "port", 0, "port of the first API; the others have the next ones (default: free ones)")
-	flags.BoolVar(&fresh, "fresh", false, "begin with empty tables")
+	flags.BoolVar(&fresh, "fresh", false, "begin with empty tables and queues")
+	flags.Func("iam", "`report`, or deny, calls that the policies of a function's role do not grant (default report)",
+		func(mode string) error {
+			if o.Deny = mode == "deny"; !o.Deny && mode != "report" {
+				return errors.New("use report or deny")
+			}
+			return nil
+		})
+	flags.StringVar(&o.Debug, "debug", "", "run `FUNCTION`, a name or a part of it, under Delve (dlv), without time-outs")
+	flags.BoolVar(&quiet, "quiet", false, "print URLs and errors alone: neither progress nor what functions write")
+	flags.StringVar(&outputs, "outputs", "", "`FILE` for the stacks' outputs, as from cdk deploy --outputs-file")
+	functions.register(flags)
 	flags.Usage = func() {
-		fmt.Fprint(os.Stderr, "local up [flags] PATH: run what the cloud assembly or the template at PATH describes\n\n")
+		fmt.Fprint(os.Stderr, upUsage)
 		flags.PrintDefaults()
+	}
+	args, err := withFiles(args)
+	if err != nil {
+		return err
 	}
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() != 1 {
+	target := flags.Arg(0)
+	switch {
+	case len(functions) > 0:
+		o.Dir, _ = filepath.Abs(o.Dir) // an error comes again below
+		target = o.Dir
+	case flags.NArg() > 1:
+		return fmt.Errorf("%q comes after %q: flags come before the one PATH", flags.Arg(1), flags.Arg(0))
+	case flags.NArg() == 0:
 		flags.Usage()
 		os.Exit(2)
 	}
-	path, err := filepath.Abs(flags.Arg(0))
+	path, err := filepath.Abs(target)
 	if err != nil {
 		return err
 	}
@@ -76,42 +110,81 @@ func up(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer f.remove()
-	if o.BinDir = f.path("bin"); os.Mkdir(o.BinDir, 0o700) != nil {
-		return fmt.Errorf("cannot make %s", o.BinDir)
-	}
-	if o.DataDir, err = dataOf(o.CacheDir, path, fresh); err != nil {
+	o.RunDir = string(f)
+	var unlock func()
+	if o.DataDir, unlock, err = dataOf(ctx, o.CacheDir, path, fresh); err != nil {
 		return err
 	}
+	defer unlock()
+	if len(functions) > 0 {
+		if path, err = functions.write(ctx, flags.Args(), o.Dir, f); err != nil {
+			return err
+		}
+	}
 	say := log.New(out, "", 0).Printf
-	o.Output, o.Log = out, func(format string, args ...any) { say("  "+format, args...) }
+	more := say // what -quiet leaves out
+	if quiet {
+		more = func(string, ...any) {}
+	}
+	o.Output, o.Quiet, o.Log = withoutMetrics{out}, quiet, func(format string, args ...any) { more("  "+format, args...) }
+	screen := newScreen(say, more)
+	if !quiet {
+		o.Invoked = func(inv cloud.Invocation) { say("%s", requestLine(ctx, screen.stores(), inv)) }
+	}
+	seen := stateOf([]string{path, o.Dir})
 	r, err := cloud.Start(ctx, path, &o)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	if err := describe(ctx, r, say); err != nil {
+	alive, cancel := r.Alive(ctx)
+	defer cancel(nil)
+	err = errors.Join(serveControl(r, f), screen.describe(alive, r), screen.credentials(r),
+		writeOutputs(r, outputs))
+	if err != nil {
 		return err
 	}
-	watch(ctx, []string{path, o.Dir}, func() {
+	watch(alive, []string{path, o.Dir}, seen, func() {
 		begun := time.Now()
-		switch err := r.Update(ctx); {
-		case ctx.Err() != nil:
+		err := r.Update(alive)
+		if err == nil {
+			err = errors.Join(screen.describe(alive, r), writeOutputs(r, outputs))
+		}
+		switch {
+		case alive.Err() != nil:
 		case err != nil:
-			say("%v\nWhat ran before runs on.", err)
+			say("%v", err)
 		default:
-			say("up to date after %v", time.Since(begun).Round(100*time.Millisecond))
+			more("up to date after %v", time.Since(begun).Round(100*time.Millisecond))
 		}
 	})
-	say("stopped")
+	r.Close()
+	if lines := r.Ungranted(); len(lines) > 0 {
+		say("Permissions that are missing, or were not evaluated:\n  %s", strings.Join(lines, "\n  "))
+	}
+	more("stopped")
+	if err := context.Cause(alive); !errors.Is(err, context.Canceled) {
+		return err // a server has ended
+	}
 	return nil
+}
+
+// withoutMetrics leaves out the lines of metrics that functions write (the embedded metric format): a line about each
+// request says the same in short.
+type withoutMetrics struct{ io.Writer }
+
+func (w withoutMetrics) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte(`] {"_aws":`)) {
+		return len(line), nil
+	}
+	return w.Writer.Write(line)
 }
 
 // watchEvery is how often files are looked at.
 const watchEvery = 500 * time.Millisecond
 
-// watch calls changed after each change of sources and templates, until the context ends.
-func watch(ctx context.Context, paths []string, changed func()) {
-	before := stateOf(paths)
+// watch calls changed after each change of sources and templates since a state of them, until the context ends.
+func watch(ctx context.Context, paths []string, before string, changed func()) {
 	for smithytime.SleepWithContext(ctx, watchEvery) == nil {
 		if now := stateOf(paths); now != before {
 			before = now
@@ -130,7 +203,7 @@ func stateOf(paths []string) string {
 				return nil
 			case d.IsDir() && name != path && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules"):
 				return fs.SkipDir
-			case !slices.Contains([]string{".go", ".mod", ".json", ".yaml", ".yml"}, filepath.Ext(name)):
+			case !slices.Contains([]string{".go", ".mod", ".sum", ".work", ".json", ".yaml", ".yml"}, filepath.Ext(name)):
 				return nil
 			}
 			if info, err := d.Info(); err == nil {
@@ -142,85 +215,29 @@ func stateOf(paths []string) string {
 	return state.String()
 }
 
-// dataOf is the folder with the tables of what a path describes. It is next to those of running stacks, and stays.
-func dataOf(cacheDir, path string, fresh bool) (string, error) {
+// dataOf is the folder with the tables of what a path describes, which stays among those of running stacks. It is one
+// command's until unlock is called.
+func dataOf(ctx context.Context, cacheDir, path string, fresh bool) (dir string, unlock func(), err error) {
 	run, err := runDir(cacheDir)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	name := strings.Trim(strings.NewReplacer("/", "-", " ", "-").Replace(path), "-")
-	dir := filepath.Join(filepath.Dir(run), "tables", name)
+	sum := sha256.Sum256([]byte(path))
+	dir = filepath.Join(run, "tables", filepath.Base(path)+"-"+hex.EncodeToString(sum[:6]))
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	unlock, err = cache.Lock(ctx, dir+".lock", func() { cancel(errors.New("another local up runs it: end that first")) })
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", path, cmp.Or(context.Cause(ctx), err))
+	}
 	if fresh {
-		if err := os.RemoveAll(dir); err != nil {
-			return "", err
-		}
+		err = os.RemoveAll(dir)
 	}
-	return dir, os.MkdirAll(dir, 0o700)
-}
-
-// describe says what runs, and how to call it.
-func describe(ctx context.Context, r *cloud.Running, say func(string, ...any)) error {
-	p := r.Plan()
-	for _, kind := range slices.Sorted(maps.Keys(p.Silent)) {
-		say("without behaviour here: %d %s", len(p.Silent[kind]), kind)
+	if err = errors.Join(err, os.MkdirAll(dir, 0o700)); err != nil {
+		unlock()
 	}
-	for _, note := range p.Notes {
-		say("%s", note)
-	}
-	for _, t := range p.Tables {
-		say("table    %s", t.Name)
-		if dynamostore.Check(ctx, r.DynamoDB, t.Name) != nil {
-			continue // it is not one of records
-		}
-		url, err := consoleOf(r, t.Name)
-		if err != nil {
-			return err
-		}
-		say("console  %s of %s", url, t.Name)
-	}
-	for _, q := range p.Queues {
-		say("queue    %s", q.Name)
-	}
-	for _, f := range p.Functions {
-		say("function %s", f.Name)
-	}
-	for _, a := range p.APIs {
-		for _, route := range slices.Sorted(maps.Keys(a.Routes)) {
-			method, path, _ := strings.Cut(route, " ")
-			say("route    %-7s %s%s  %s", method, r.Endpoints.APIs[a.Key], path, a.Routes[route].Auth)
-		}
-	}
-	token, err := r.Issuer.Token(defaultTenant, nil, tokenLifetime)
-	if err != nil {
-		return err
-	}
-	say("\ncredentials %s, secret %s; a token of %s: %s", cloud.AccessKey, cloud.SecretKey, defaultTenant, token)
-	if r.Endpoints.DynamoDB != "" {
-		say("export AWS_ENDPOINT_URL_DYNAMODB=%s", r.Endpoints.DynamoDB)
-	}
-	if r.Endpoints.Queues != "" {
-		say("export AWS_ENDPOINT_URL_SQS=%s", r.Endpoints.Queues)
-	}
-	return nil
-}
-
-// consoleOf serves the operators' pages of a table.
-func consoleOf(r *cloud.Running, table string) (string, error) {
-	store, err := dynamostore.NewAdminStore(r.DynamoDB, table, nil)
-	if err != nil {
-		return "", err
-	}
-	rc, err := reconcile.New(store, nil)
-	if err != nil {
-		return "", err
-	}
-	operator, err := user.Current()
-	if err != nil {
-		return "", err
-	}
-	pages, err := console.New(rc, &console.Options{Who: console.ThisMachine(operator.Username)})
-	if err != nil {
-		return "", err
-	}
-	return r.Serve(pages)
+	return dir, unlock, err
 }

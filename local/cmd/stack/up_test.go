@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,25 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 )
-
-// lines collects what a command prints.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // A template runs until the end, and again after a change; its tables stay.
 func TestUp(t *testing.T) {
@@ -45,6 +30,8 @@ Resources:
       AttributeDefinitions: [{AttributeName: KEY, AttributeType: S}]
       KeySchema: [{AttributeName: KEY, KeyType: HASH}]
   Role: {Type: AWS::IAM::Role}
+Outputs:
+  Table: {Value: !Ref Books}
 `, "KEY", key)), 0o600))
 	}
 	// ups runs the command until it has printed a text.
@@ -52,7 +39,7 @@ Resources:
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		out, done := &lines{}, make(chan error, 1)
+		out, done := &childtest.Output{}, make(chan error, 1)
 		go func() { done <- up(ctx, append(args, path), out) }()
 		require.Eventually(t, func() bool {
 			return strings.Contains(out.String(), until) || len(done) > 0
@@ -66,10 +53,15 @@ Resources:
 	write("isbn")
 	require.ErrorContains(t, ups("table"), "the table shop-Books is there with other keys")
 	require.NoError(t, ups("table    shop-Books", "-fresh"))
-	entries, err := os.ReadDir(filepath.Join(dir, "run"))
+	outputs := filepath.Join(dir, "outputs.json")
+	require.NoError(t, ups("output   shop.Table = shop-Books", "-outputs", outputs))
+	text, err := os.ReadFile(outputs)
 	require.NoError(t, err)
-	require.Empty(t, entries, "nothing is left")
-	require.ErrorContains(t, up(t.Context(), []string{"-parameter", "x", path}, &lines{}), "write it as NAME=VALUE")
+	require.JSONEq(t, `{"shop": {"Table": "shop-Books"}}`, string(text))
+	entries, err := filepath.Glob(filepath.Join(dir, "run", "[0-9]*"))
+	require.NoError(t, err)
+	require.Empty(t, entries, "only the tables are left")
+	require.ErrorContains(t, up(t.Context(), []string{"-parameter", "x", path}, io.Discard), "write it as NAME=VALUE")
 }
 
 // What has changed is seen by names, times and sizes of sources.
@@ -83,4 +75,73 @@ func TestStateOfSources(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte("x"), 0o600))
 	require.NotEqual(t, before, stateOf([]string{dir}))
+}
+
+// printing calls do at the first line with a text.
+type printing struct {
+	childtest.Output
+	text string
+	once sync.Once
+	do   func()
+}
+
+func (p *printing) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), p.text) {
+		p.once.Do(p.do)
+	}
+	return p.Output.Write(line)
+}
+
+// A change while it starts is seen, and what a change adds is printed.
+func TestUpFollowsChanges(t *testing.T) {
+	t.Setenv(envRunDir, filepath.Join(t.TempDir(), "run"))
+	t.Setenv("GOWORK", "off")
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write("go.mod", "module example.com/x\n\ngo 1.26\n")
+	write("main.go", "package main\nfunc main() {}\n")
+	const url = `{Type: AWS::Lambda::Url, Properties: {TargetFunctionArn: !GetAtt F.Arn, AuthType: NONE}}`
+	const text = `
+Resources:
+  F:
+    Type: AWS::Lambda::Function
+    Metadata: {"idem:package": "."}
+    Properties: {Runtime: provided.al2023, FunctionName: f}
+  U: ` + url + "\n"
+	write("app.template.yaml", text)
+	out := &printing{text: "function f"}
+	out.do = func() { write("main.go", "package main\nfunc main() { println(\"new\") }\n") }
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- up(ctx, []string{filepath.Join(dir, "app.template.yaml")}, out) }()
+	got := func(text string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(out.String(), text) || len(done) > 0 }, time.Minute,
+			10*time.Millisecond, "%s: %s", text, out)
+		require.Empty(t, done)
+	}
+	got("f has changed")
+	write("app.template.yaml", text+"  V: "+url+"\n")
+	got("of V")
+	require.ErrorContains(t, up(ctx, []string{filepath.Join(dir, "app.template.yaml")}, io.Discard),
+		"another local up runs it: end that first")
+	cancel()
+	require.NoError(t, <-done)
+	require.Equal(t, 1, strings.Count(out.String(), "of U\n"), out)
+}
+
+// Each path has tables of its own.
+func TestFoldersOfTables(t *testing.T) {
+	t.Setenv(envRunDir, filepath.Join(t.TempDir(), "run"))
+	seen := map[string]bool{}
+	for _, path := range []string{"/ada/shop/api", "/ada/shop-api", "/ada/shop/api.yaml", "/eve/shop/api"} {
+		dir, unlock, err := dataOf(t.Context(), "", path, false)
+		require.NoError(t, err)
+		unlock()
+		require.False(t, seen[dir], dir)
+		seen[dir] = true
+	}
 }

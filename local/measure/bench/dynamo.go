@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -40,18 +41,52 @@ func (b *duel) bench(ctx context.Context) error {
 		}{
 			{"first", b.rawFirst, b.idemFirst},
 			{"replay", b.rawReplay, b.idemReplay},
+			{"hot key", b.rawRead, b.idemHot},
 		} {
 			errs = append(errs, b.compare(ctx, path.name, callers, path.raw, path.idem))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, b.latencies(ctx))...)
 }
+
+// latencies prints how long calls take, one after the other, when each call of DynamoDB takes 5 ms more than here.
+func (b *duel) latencies(ctx context.Context) error {
+	const calls = 500
+	fmt.Printf("latency of %d calls with idem, one after the other, with %v added to each call of DynamoDB\n", calls, far)
+	fmt.Printf("  %-8s %10s %10s\n", "path", "p50", "p99")
+	b.far.Store(true)
+	defer b.far.Store(false)
+	for _, path := range []struct {
+		name string
+		call func(ctx context.Context, id string) error
+	}{{"first", b.idemFirst}, {"replay", b.idemReplay}, {"hot key", b.idemHot}} {
+		var took []float64
+		for range calls {
+			begun := time.Now()
+			if err := path.call(ctx, b.newID()); err != nil {
+				return fmt.Errorf("%s: %w", path.name, err)
+			}
+			took = append(took, float64(time.Since(begun))/float64(time.Millisecond))
+		}
+		slices.Sort(took)
+		fmt.Printf("  %-8s %7.1f ms %7.1f ms\n", path.name, took[calls/2], took[calls*99/100])
+	}
+	return nil
+}
+
+// far is how much farther DynamoDB is for latencies.
+const far = 5 * time.Millisecond
+
+// recordedKeys are more than an engine knows as hot.
+const recordedKeys = 4096
 
 // duel holds what both sides need: a client, the engine, and the inputs of the SDK calls
 // that the engine makes, to be made by hand with other keys.
 type duel struct {
 	client *dynamodb.Client
 	next   atomic.Int64 // operation
+	again  atomic.Int64 // replay
+	far    atomic.Bool  // DynamoDB takes longer
 	engine *idem.Engine
 	put    dynamodb.PutItemInput
 	finish dynamodb.UpdateItemInput
@@ -89,7 +124,9 @@ func newDuel(ctx context.Context) (*duel, error) {
 	if err := dynamostore.CreateTable(ctx, own, table); err != nil {
 		return nil, err
 	}
-	b := &duel{client: own, body: make([]byte, 1<<10)}
+	b := &duel{body: make([]byte, 1<<10)}
+	own = dynamodb.New(own.Options(), func(o *dynamodb.Options) { o.HTTPClient = distant{o.HTTPClient, &b.far} })
+	b.client = own
 	for i := range b.body {
 		b.body[i] = byte('a' + i*i%26)
 	}
@@ -110,7 +147,27 @@ func newDuel(ctx context.Context) (*duel, error) {
 			}
 		}
 	}
-	return b, nil
+	g, within := errgroup.WithContext(ctx)
+	g.SetLimit(32)
+	for i := range recordedKeys {
+		g.Go(func() error { return b.idemFirst(within, recorded(i)) })
+	}
+	return b, g.Wait()
+}
+
+func recorded(i int) string { return "recorded-" + strconv.Itoa(i%recordedKeys) }
+
+// distant is a client of what is farther away while the flag is set.
+type distant struct {
+	dynamodb.HTTPClient
+	far *atomic.Bool
+}
+
+func (d distant) Do(r *http.Request) (*http.Response, error) {
+	if d.far.Load() {
+		time.Sleep(far)
+	}
+	return d.HTTPClient.Do(r)
 }
 
 func (b *duel) call(id string) idem.Call {
@@ -128,8 +185,15 @@ func (b *duel) idemFirst(ctx context.Context, id string) error {
 	return err
 }
 
+// idemReplay is the first duplicate of a key for some time, idemHot one of many.
 func (b *duel) idemReplay(ctx context.Context, _ string) error {
-	out, err := b.engine.Execute(ctx, b.call("recorded"))
+	return b.replay(ctx, recorded(int(b.again.Add(1))))
+}
+
+func (b *duel) idemHot(ctx context.Context, _ string) error { return b.replay(ctx, "recorded") }
+
+func (b *duel) replay(ctx context.Context, id string) error {
+	out, err := b.engine.Execute(ctx, b.call(id))
 	if err == nil && (!out.Replayed || len(out.Body) != len(b.body)) {
 		return errors.New("not a replay")
 	}
@@ -161,6 +225,16 @@ func (b *duel) rawReplay(ctx context.Context, _ string) error {
 		return fmt.Errorf("not a replay: %w", err)
 	}
 	return nil
+}
+
+func (b *duel) rawRead(ctx context.Context, _ string) error {
+	consistent := true
+	out, err := b.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: b.put.TableName, ConsistentRead: &consistent,
+		Key: map[string]types.AttributeValue{schema.PK: b.put.Item[schema.PK], schema.SK: b.put.Item[schema.SK]}})
+	if err == nil && len(out.Item) == 0 {
+		err = errors.New("not a replay")
+	}
+	return err
 }
 
 // compare runs both sides in turns, each round in the other order, and fails if
@@ -205,7 +279,7 @@ func (b *duel) throughput(ctx context.Context, callers, ops int,
 	for range callers {
 		g.Go(func() error {
 			for n := done.Add(1); n <= int64(ops) && ctx.Err() == nil; n = done.Add(1) {
-				if err := call(ctx, "op-"+strconv.FormatInt(b.next.Add(1), 36)); err != nil {
+				if err := call(ctx, b.newID()); err != nil {
 					return err
 				}
 			}
@@ -215,6 +289,8 @@ func (b *duel) throughput(ctx context.Context, callers, ops int,
 	err := g.Wait()
 	return float64(ops) / time.Since(begun).Seconds(), err
 }
+
+func (b *duel) newID() string { return "op-" + strconv.FormatInt(b.next.Add(1), 36) }
 
 func middle(xs []float64) float64 { return slices.Sorted(slices.Values(xs))[len(xs)/2] }
 

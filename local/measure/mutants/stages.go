@@ -17,12 +17,14 @@ var stages = map[string][]string{
 		"./idem/dynamostore -skip=" + strings.Join(slices.Concat(notMeant, slow), "|"),
 		"./idem/dynamostore -run=" + strings.Join(slow, "|"),
 	},
+	"casstore":           {"./idem/casstore"},
+	"pgstore":            {"./idem/pgstore"},
 	"engine-dynamostore": append(slices.Clone(engine), overDynamo),
 	"guard-dynamostore":  append(slices.Clone(guard), overDynamo),
 }
 
 var (
-	above  = "./idem/later ./idem/reconcile ./idem/idemhttp ./idem/memstore"
+	above  = "./idem/later ./idem/reconcile ./idem/idemhttp ./idem/memstore ./idem/pause"
 	engine = []string{"./idem", above}
 	guard  = []string{"./idem/internal/guard ./idem", above}
 )

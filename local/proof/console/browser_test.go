@@ -226,7 +226,10 @@ func (s *service) pages() map[string]string {
 	ended := refund.Key("acme", "r-2")
 	_, err := s.call(ended, nil)
 	require.NoError(s.t, err)
+	require.NoError(s.t, s.r.Pause(s.t.Context(), "refund", "acme", time.Time{},
+		reconcile.Change{Actor: "bob", Reason: "the provider refunds twice"}))
 	return map[string]string{
+		"pauses": "/pauses", "resume": "/pauses?resume=acme%23refund%23pause",
 		"interrupted": recordPage(interrupted.ID()), "steps released": formPage(interrupted.ID(), "released"),
 		"overview": "/", "list": "/list", "record": recordPage(key.ID()), "steps": recordPage(undone.ID()),
 		"response": formPage(overHTTP.ID(), "completed"), "replaced": formPage(replaced.ID(), "completed"),

@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/pause"
 )
 
 func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
@@ -75,6 +77,40 @@ func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
 	last := history[len(history)-1]
 	require.Equal(t, []string{"alice", "console", "The provider's dashboard shows re_1042 as paid out."},
 		[]string{last.Who, last.Tool, last.Why})
+}
+
+func TestRefundsArePausedInTheBrowser(t *testing.T) {
+	s := start(t)
+	pauses, err := pause.New(s.Store)
+	require.NoError(t, err)
+	e, err := idem.New(s.Store, &idem.Options{Pauses: pauses, Now: s.Clock.Now})
+	require.NoError(t, err)
+	call := func(value string) error {
+		_, err := idem.Do(t.Context(), e, refund.Key("acme", value), 1,
+			func(context.Context, int) (receipt, error) { return receipt{}, nil })
+		return err
+	}
+	b := open(t, s.url)
+	b.visit("/")
+	b.click("Pauses")
+	b.sees("Nothing is paused.")
+	b.fill("operation", "refund")
+	b.fill("why", "case 4711: the provider refunds twice")
+	b.do(chromedp.Click(`//form//button`, chromedp.NodeVisible))
+	b.sees("Paused.")
+	b.sees("all calls of refund")
+	b.picture("pauses")
+	require.ErrorIs(t, call("r-1"), idem.ErrPaused)
+
+	b.visit("/")
+	b.sees("Paused: all calls of refund")
+	b.click("Pauses")
+	b.click("Resume")
+	b.sees("Back to the pauses")
+	b.fill("why", "case 4711: the provider is repaired")
+	b.click("Resume")
+	b.sees("Nothing is paused.")
+	require.Eventually(t, func() bool { return call("r-1") == nil }, time.Minute, 100*time.Millisecond)
 }
 
 func recordPage(id string) string { return "/record?" + url.Values{"id": {id}}.Encode() }

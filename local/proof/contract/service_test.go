@@ -173,8 +173,8 @@ func (s *service) serve(t *testing.T, pool *runtime.Pool, timeout time.Duration)
 		routes = map[string]gateway.Invoke{"POST /payments": pool.Call,
 			"POST /payments/{id}/refunds": pool.Call, rest: pool.Call}
 	}
-	if o.Claims = s.issuer.Claims; o.Flavour == gateway.FunctionURL {
-		o.Claims, o.IAM = nil, s.signer
+	if o.Authorize = gateway.Tokens(s.issuer.Claims); o.Flavour == gateway.FunctionURL {
+		o.Authorize = s.signer
 	}
 	handler, err := gateway.New(routes, &o)
 	require.NoError(t, err)
@@ -184,9 +184,12 @@ func (s *service) serve(t *testing.T, pool *runtime.Pool, timeout time.Duration)
 }
 
 // signer takes the token for a signature: a tenant is an account.
-func (s *service) signer(r *http.Request) (gateway.Principal, bool) {
-	claims, ok := s.issuer.Claims(r)
-	return gateway.Principal{AccountID: claims["tenant"], UserID: "AROA:" + claims["sub"]}, ok
+func (s *service) signer(r gateway.Request) (gateway.Caller, error) {
+	claims, ok := s.issuer.Claims(r.Request)
+	if !ok {
+		return gateway.Caller{}, gateway.Forbidden("it is not signed")
+	}
+	return gateway.Caller{Signer: &gateway.Principal{AccountID: claims["tenant"], UserID: "AROA:" + claims["sub"]}}, nil
 }
 
 // request is what a client sends, and where.

@@ -285,8 +285,8 @@ type carrier struct {
 	q *queue
 }
 
-func (c *carrier) Send(_ context.Context, messages []outbox.Message) []error {
-	errs := make([]error, len(messages))
+func (c *carrier) Send(_ context.Context, messages []outbox.Message) []outbox.Sent {
+	all := make([]outbox.Sent, len(messages))
 	for i, m := range messages {
 		k := c.p.point("send the message")
 		if k != killBefore && k != loseRequest {
@@ -295,12 +295,12 @@ func (c *carrier) Send(_ context.Context, messages []outbox.Message) []error {
 		switch k {
 		case killBefore, killAfter:
 			c.p.die()
-			errs[i] = errDead
+			all[i].Err = errDead
 		case loseRequest, loseReply:
-			errs[i] = errors.New("no reply")
+			all[i].Err = errors.New("no reply")
 		}
 	}
-	return errs
+	return all
 }
 
 // TestAcceptedOnTheWire plays the cells on DynamoDB Local, with the outbox and its relay; every

@@ -211,12 +211,12 @@ func (w *worker) open() error {
 }
 
 // Send gives messages to the world.
-func (w *worker) Send(_ context.Context, messages []outbox.Message) []error {
-	errs := make([]error, len(messages))
+func (w *worker) Send(_ context.Context, messages []outbox.Message) []outbox.Sent {
+	all := make([]outbox.Sent, len(messages))
 	for i, m := range messages {
-		_, errs[i] = runs.Post(w.World+"/send", url.Values{"id": {m.ID}, "body": {string(m.Body)}})
+		_, all[i].Err = runs.Post(w.World+"/send", url.Values{"id": {m.ID}, "body": {string(m.Body)}})
 	}
-	return errs
+	return all
 }
 
 // attempt is a call's own, with what its handler does.

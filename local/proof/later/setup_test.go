@@ -136,7 +136,8 @@ func (s *setup) serve(front *runtime.Pool) {
 			routes[route] = front.Call
 		}
 	}
-	handler, err := gateway.New(routes, &gateway.Options{Flavour: gateway.RESTAPI, Stage: "v1", Claims: s.issuer.Claims})
+	handler, err := gateway.New(routes, &gateway.Options{Flavour: gateway.RESTAPI, Stage: "v1",
+		Authorize: gateway.Tokens(s.issuer.Claims)})
 	require.NoError(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)

@@ -29,34 +29,45 @@ const module = "github.com/idem-go/idempotency"
 var allowed = map[string][]string{
 	"idem/internal/canonical":    {jsonModule},
 	"idem/internal/pathtemplate": {},
+	"idem/internal/keys":         {},
 	"idem/internal/metric":       {notices, protocol, "./idem/schema"},
-	"idem/internal/view":         reachHTTP,
+	"idem/internal/view":         and(reachHTTP, "./idem/outbox", "./idem/schema"),
 
 	"idem/internal/codec": {jsonModule, canonicalForm, fingerprints, protocol},
 
 	"idem/internal/guard": {notices, protocol},
 
-	"idem":             {jsonModule, canonicalForm, codecs, guards, fingerprints, notices, protocol},
-	"idem/later":       reachEngine,
-	"idem/fingerprint": {jsonModule, canonicalForm, protocol},
-	"idem/notice":      {protocol},
-	"idem/protocol":    {},
-	"idem/schema":      {},
-	"idem/memstore":    {protocol},
-	"idem/secrets":     {protocol},
-	"idem/limit":       {protocol},
+	"idem":                   {jsonModule, canonicalForm, codecs, guards, fingerprints, notices, protocol},
+	"idem/later":             reachEngine,
+	"idem/fingerprint":       {jsonModule, canonicalForm, protocol},
+	"idem/notice":            {protocol},
+	"idem/protocol":          {},
+	"idem/schema":            {},
+	"idem/memstore":          {protocol},
+	"idem/casstore":          {jsonModule, protocol},
+	"idem/casstore/memtable": {jsonModule, protocol, "./idem/casstore", "./idem/memstore"},
+	"idem/pgstore": and(reachEngine, "./idem/casstore", publishing, "./idem/outbox", "./idem/schema", "github.com/jackc",
+		"golang.org/x/sync/semaphore", "golang.org/x/text"),
+	"idem/redisstore": and(reachEngine, "./idem/casstore", "github.com/valkey-io/valkey-go", "golang.org/x/sys/cpu"),
+	"idem/secrets":    {protocol},
+	"idem/limit":      {protocol},
+	"idem/pause":      {guards, notices, protocol},
 	"idem/emf": and(reachEngine, "./idem/internal/metric", "./idem/schema",
 		"github.com/aws/aws-lambda-go/lambdacontext"),
 	"idem/otelidem": and(reachEngine, "./idem/internal/metric", "./idem/schema", "go.opentelemetry.io/otel",
 		"go.opentelemetry.io/auto/sdk", "github.com/cespare/xxhash", "github.com/go-logr"),
 	"idem/reconcile": and(reachEngine, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2",
 		"golang.org/x/sync/errgroup"),
+	"idem/reconcile/ledger": {protocol, "./idem/schema"},
 	"idem/console": and(reachHTTP, "./idem/internal/view", "./idem/reconcile", "./idem/outbox", "./idem/schema",
 		"github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"),
-	"idem/dynamostore": and(reachEngine, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2",
+	"idem/dynamostore": and(reachEngine, publishing, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2",
 		"github.com/aws/smithy-go", "golang.org/x/sync"),
 	"idem/kmsseal": {protocol, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox":  {"./idem/schema"},
+
+	"idem/internal/publish":  {"./idem/outbox", "./idem/schema"},
+	"idem/outbox/outboxtest": {"./idem/outbox", "./idem/schema", protocol, "github.com/stretchr/testify", testifyNeeds},
 
 	"idem/outbox/internal/awsbatch": {"./idem/outbox", "./idem/schema", "github.com/aws/smithy-go"},
 
@@ -73,10 +84,13 @@ var allowed = map[string][]string{
 	"lambda":               wrappers,
 	"lambda/sqsvisibility": queueSide,
 	"lambda/sqsfailures":   queueSide,
-	"lambda/sweeping": and(reachEngine, "./idem/schema", "./idem/outbox", awsBatches, "./idem/outbox/sqssender",
-		"./idem/dynamostore", "./idem/emf", "./idem/internal/metric", "./idem/reconcile",
+	"lambda/sweeping": and(reachEngine, "./idem/schema", publishing, "./idem/outbox", awsBatches,
+		"./idem/outbox/sqssender", "./idem/dynamostore", "./idem/emf", "./idem/internal/metric", "./idem/reconcile",
 		"github.com/aws/aws-lambda-go", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
 		"github.com/sony/gobreaker/v2", "golang.org/x/sync"),
+	"lambda/comparing": and(reachEngine, "./idem/schema", publishing, "./idem/outbox", "./idem/dynamostore", "./idem/emf",
+		"./idem/internal/metric", "./idem/reconcile/ledger", "github.com/aws/aws-lambda-go",
+		"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "golang.org/x/sync"),
 	"idem/idemhttp/coverage": and(reachPaths, "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff",
 		"github.com/santhosh-tekuri/jsonschema", "golang.org/x/text"),
@@ -98,6 +112,7 @@ const (
 	laters        = "./idem/later"
 	awsBatches    = "./idem/outbox/internal/awsbatch"
 	pathTemplates = "./idem/internal/pathtemplate"
+	publishing    = "./idem/internal/publish"
 	protocol      = "./idem/protocol"
 	fingerprints  = "./idem/fingerprint"
 	notices       = "./idem/notice"
@@ -106,7 +121,7 @@ const (
 var (
 	// reachEngine is what a package reaches with the engine, reachPaths with routes as well.
 	reachEngine = []string{jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol}
-	reachPaths  = and(reachEngine, pathTemplates, laters)
+	reachPaths  = and(reachEngine, pathTemplates, laters, "./idem/internal/keys")
 	// reachHTTP is what a package reaches with idemhttp.
 	reachHTTP = and(reachPaths, "./idem/idemhttp", "github.com/dunglas/httpsfv")
 	wrappers  = and(reachPaths, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
@@ -124,10 +139,14 @@ func and(list []string, more ...string) []string { return slices.Concat(list, mo
 
 // handlerSide are the packages that a user's handler reaches.
 var handlerSide = []string{"idem/internal/canonical", "idem/internal/codec", "idem/internal/guard", "idem/later",
-	"idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint",
-	"idem/notice", "idem/protocol", "idem/schema", "idem/secrets", "idem/memstore", "idem/limit", "idem/dynamostore",
+	"idem/internal/pathtemplate", "idem/internal/keys", "idem/internal/metric", "idem/internal/publish", "idem",
+	"idem/emf", "idem/otelidem",
+	"idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/secrets", "idem/memstore", "idem/limit",
+	"idem/casstore",
+	"idem/pgstore", "idem/redisstore",
+	"idem/pause", "idem/dynamostore",
 	"idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping",
-	"idem/reconcile", "idem/kmsseal"}
+	"lambda/comparing", "idem/reconcile", "idem/reconcile/ledger", "idem/kmsseal"}
 
 type listed struct {
 	ImportPath string

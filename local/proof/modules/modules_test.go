@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	cachefolder "github.com/idem-go/idempotency/idem/testenv/cache"
+	"github.com/idem-go/idempotency/local/proof/internal/consumer"
 )
 
 // Limits of what a function that imports the wrapper and the DynamoDB store brings along, the
@@ -48,64 +50,17 @@ var older = map[string]string{
 }
 
 func TestTheLibraryRequiresLittle(t *testing.T) {
-	for _, r := range requirements(t, tagged(t)[0].Dir) {
+	for _, r := range consumer.Requirements(t, consumer.Tagged(t)[0].Dir) {
 		require.True(t, slices.ContainsFunc(allowed, func(path string) bool {
 			return r.Path == path || strings.HasPrefix(r.Path, path+"/")
 		}), "%s: what a handler does not need belongs into another module", r.Path)
 	}
 }
 
-// consumer is a user's module, with an empty module cache.
-type consumer struct {
-	*testing.T
-	dir, proxy, modules string
-}
-
-// newConsumer returns a module that can require the library's version.
-func newConsumer(t *testing.T) (c *consumer, v string) {
-	all := tagged(t)
-	v = version(t, all)
-	c = &consumer{t, t.TempDir(), publish(t, all, v), t.TempDir()}
-	c.write("go.mod", "module example.com/shop\n\ngo 1.26.0\n")
-	return c, v
-}
-
-func (c *consumer) write(name, content string) {
-	require.NoError(c, os.WriteFile(filepath.Join(c.dir, name), []byte(content), 0o600))
-}
-
-// goes runs the go command. What is not in the proxy comes from this machine's module cache,
-// or else from where it downloads.
-func (c *consumer) goes(args ...string) string {
-	c.Helper()
-	out, said, err := c.tries(args...)
-	require.NoError(c, err, "go %v: %s%s", args, out, said)
-	return out
-}
-
-func (c *consumer) tries(args ...string) (out, said string, err error) {
-	c.Helper()
-	known, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
-	require.NoError(c, err)
-	cache, elsewhere, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
-	cmd := exec.CommandContext(c.Context(), "go", args...)
-	cmd.Dir = c.dir
-	cmd.Env = append(os.Environ(),
-		"GOPROXY=file://"+c.proxy+",file://"+cache+"/cache/download,"+elsewhere,
-		"GOMODCACHE="+c.modules, "GOBIN="+filepath.Join(c.dir, "bin"),
-		"GOWORK=off", "GOSUMDB=off", "GOPRIVATE=", "GONOPROXY=", "GOTOOLCHAIN=local",
-		"GOFLAGS=-mod=mod -modcacherw -trimpath", // which lets builds of several caches share results
-	)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err = cmd.Run()
-	return stdout.String(), stderr.String(), err
-}
-
 // versions are those of all modules, as the module graph selects them.
-func (c *consumer) versions() map[string]string {
+func versions(c *consumer.Module) map[string]string {
 	found := map[string]string{}
-	for line := range strings.Lines(c.goes("list", "-m", "all")) {
+	for line := range strings.Lines(c.Go("list", "-m", "all")) {
 		if path, version, ok := strings.Cut(strings.TrimSpace(line), " "); ok { // not the module itself
 			found[path] = version
 		}
@@ -114,8 +69,8 @@ func (c *consumer) versions() map[string]string {
 }
 
 // zips is how much was downloaded.
-func (c *consumer) zips() (n int64) {
-	downloads := filepath.Join(c.modules, "cache", "download")
+func zips(c *consumer.Module) (n int64) {
+	downloads := filepath.Join(c.Modules, "cache", "download")
 	require.NoError(c, filepath.WalkDir(downloads, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".zip" {
 			return err
@@ -135,26 +90,26 @@ func TestAFunctionBringsLittleAlong(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile("../../measure/size/wrapped/main.go")
 	require.NoError(t, err)
-	c, v := newConsumer(t)
-	c.write("main.go", string(program))
-	c.goes("mod", "edit", "-require="+library+"@"+v)
-	c.goes("mod", "tidy")
-	sums, err := os.ReadFile(filepath.Join(c.dir, "go.sum"))
+	c, v := consumer.New(t)
+	c.Write("main.go", string(program))
+	c.Go("mod", "edit", "-require="+consumer.Library+"@"+v)
+	c.Go("mod", "tidy")
+	sums, err := os.ReadFile(filepath.Join(c.Dir, "go.sum"))
 	require.NoError(t, err)
 	lines := bytes.Count(sums, []byte("\n"))
 	require.LessOrEqual(t, lines, maxSums, "lines of go.sum:\n%s", sums)
-	reviewed := c.zips()
-	c.modules = t.TempDir()
-	c.goes("build", "-o", filepath.Join(c.dir, "bootstrap"), ".")
-	require.LessOrEqual(t, c.zips(), int64(maxZips), "bytes that go build downloads")
-	t.Logf("%d lines of go.sum; go build downloads %d bytes, go mod tidy %d", lines, c.zips(), reviewed)
+	reviewed := zips(c)
+	c.Modules = t.TempDir()
+	c.Go("build", "-o", filepath.Join(c.Dir, "bootstrap"), ".")
+	require.LessOrEqual(t, zips(c), int64(maxZips), "bytes that go build downloads")
+	t.Logf("%d lines of go.sum; go build downloads %d bytes, go mod tidy %d", lines, zips(c), reviewed)
 }
 
 // A copy of each function has all that it imports in another module.
 func TestFunctionsCanBeCopied(t *testing.T) {
 	t.Parallel()
-	c, v := newConsumer(t)
-	c.goes("mod", "edit", "-require="+library+"@"+v)
+	c, v := consumer.New(t)
+	c.Go("mod", "edit", "-require="+consumer.Library+"@"+v)
 	functions, err := filepath.Glob("../../../lambda/functions/*/*.go")
 	require.NoError(t, err)
 	for _, path := range functions {
@@ -164,24 +119,23 @@ func TestFunctionsCanBeCopied(t *testing.T) {
 		source, err := os.ReadFile(path)
 		require.NoError(t, err)
 		name := filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
-		require.NoError(t, os.MkdirAll(filepath.Join(c.dir, filepath.Dir(name)), 0o700))
-		c.write(name, string(source))
+		c.Write(name, string(source))
 	}
-	c.goes("mod", "tidy")
-	c.goes("list", "-deps", "./...") // refuses what is internal
+	c.Go("mod", "tidy")
+	c.Go("list", "-deps", "./...") // refuses what is internal
 }
 
 // The message that lambda/README.md explains, and what it says to do.
 func TestMissingSumsAreTidiedUp(t *testing.T) {
 	t.Parallel()
-	c, v := newConsumer(t)
-	c.goes("get", library+"@"+v)
-	c.write("main.go", "package main\n\nimport _ \""+library+"/idem/dynamostore\"\n\nfunc main() {}\n")
-	_, said, err := c.tries("list", "-mod=readonly", "-deps", ".")
+	c, v := consumer.New(t)
+	c.Go("get", consumer.Library+"@"+v)
+	c.Write("main.go", "package main\n\nimport _ \""+consumer.Library+"/idem/dynamostore\"\n\nfunc main() {}\n")
+	_, said, err := c.Try("list", "-mod=readonly", "-deps", ".")
 	require.Error(t, err)
 	require.Contains(t, said, "missing go.sum entry for module")
-	c.goes("mod", "tidy")
-	c.goes("list", "-mod=readonly", "-deps", ".")
+	c.Go("mod", "tidy")
+	c.Go("list", "-mod=readonly", "-deps", ".")
 }
 
 // A module that requires the library keeps the versions that it has of what the library's
@@ -189,22 +143,22 @@ func TestMissingSumsAreTidiedUp(t *testing.T) {
 func TestTheLibraryRaisesNothing(t *testing.T) {
 	t.Parallel()
 	for path, old := range older {
-		c, v := newConsumer(t)
-		c.goes("mod", "edit", "-require="+path+"@"+old)
-		before := c.versions()
-		c.goes("mod", "edit", "-require="+library+"@"+v)
-		after := c.versions()
-		require.Equal(t, v, after[library])
+		c, v := consumer.New(t)
+		c.Go("mod", "edit", "-require="+path+"@"+old)
+		before := versions(c)
+		c.Go("mod", "edit", "-require="+consumer.Library+"@"+v)
+		after := versions(c)
+		require.Equal(t, v, after[consumer.Library])
 		require.Equal(t, old, before[path])
 		for path, version := range before {
 			require.Equal(t, version, after[path], path)
 		}
 		for path, version := range after {
-			known := before[path] != "" || path == library
+			known := before[path] != "" || path == consumer.Library
 			require.True(t, known || slices.ContainsFunc(allowed, func(p string) bool {
 				return path == p || strings.HasPrefix(path, p+"/")
 			}), "%s %s has come along", path, version)
-			require.False(t, own(path) && path != library, "the library requires %s", path)
+			require.False(t, consumer.Own(path) && path != consumer.Library, "the library requires %s", path)
 		}
 	}
 }
@@ -212,21 +166,57 @@ func TestTheLibraryRaisesNothing(t *testing.T) {
 // The tools are installed from what a release tags, without the workspace.
 func TestToolsAreInstalled(t *testing.T) {
 	t.Parallel()
-	c, v := newConsumer(t)
+	c, v := consumer.New(t)
 	for _, tool := range []string{"/idem/cmd/idemctl", "/local/cmd/with-dynamodb"} {
-		c.goes("install", library+tool+"@"+v)
-		require.FileExists(t, filepath.Join(c.dir, "bin", filepath.Base(tool)))
+		c.Go("install", consumer.Library+tool+"@"+v)
+		require.FileExists(t, filepath.Join(c.Dir, "bin", filepath.Base(tool)))
 	}
+}
+
+// The local command is a tool of another module, however that module's go commands are set. Each version of it has a
+// folder of its own.
+func TestLocalIsATool(t *testing.T) {
+	t.Parallel()
+	c, v := consumer.New(t)
+	cache := t.TempDir()
+	c.Env = []string{cachefolder.Env + "=" + cache, "GOFLAGS=" + consumer.Flags}
+	c.Go("get", "-tool", consumer.Library+"/local@"+v)
+	c.Write("go.work", "go 1.26.0\n\nuse .\n")
+	c.Go("mod", "vendor")
+	for _, set := range []string{"GOFLAGS=" + consumer.Flags, "GOFLAGS=" + consumer.Flags + " -mod=mod",
+		"GOFLAGS=" + consumer.Flags + " -mod=vendor", "GOWORK=" + filepath.Join(c.Dir, "go.work")} {
+		c.Env = append(c.Env, set)
+		_, said, err := c.Try("tool", "local", "up", "-help")
+		require.NoError(t, err, "%s: %s", set, said)
+		require.Contains(t, said, "local up [flags] -function PKG", set)
+	}
+	built, err := filepath.Glob(filepath.Join(cache, "bin", "*", "stack"))
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(cache, "bin", v, "stack")}, built)
+}
+
+// A folder may replace the module, such as a checkout of the repository.
+func TestLocalIsAToolFromAFolder(t *testing.T) {
+	t.Parallel()
+	c, v := consumer.New(t)
+	checkout, err := filepath.Abs("../../..")
+	require.NoError(t, err)
+	c.Env = []string{cachefolder.Env + "=" + t.TempDir(), "GOWORK=", "GOFLAGS=" + consumer.Flags}
+	c.Go("mod", "edit", "-replace="+consumer.Library+"/local="+filepath.Join(checkout, "local"))
+	c.Go("get", "-tool", consumer.Library+"/local@"+v)
+	_, said, err := c.Try("tool", "local", "up", "-help")
+	require.NoError(t, err, said)
+	require.Contains(t, said, "local up [flags] -function PKG")
 }
 
 // The other modules have what they need without the workspace.
 func TestModulesAreComplete(t *testing.T) {
 	t.Parallel()
 	for _, pkg := range []string{"/idem/otelidem", "/idem/idemhttp/coverage"} {
-		c, v := newConsumer(t)
-		c.write("main.go", "package main\n\nimport _ \""+library+pkg+"\"\n\nfunc main() {}\n")
-		c.goes("get", library+pkg+"@"+v)
-		c.goes("mod", "tidy")
-		c.goes("list", "-deps", ".")
+		c, v := consumer.New(t)
+		c.Write("main.go", "package main\n\nimport _ \""+consumer.Library+pkg+"\"\n\nfunc main() {}\n")
+		c.Go("get", consumer.Library+pkg+"@"+v)
+		c.Go("mod", "tidy")
+		c.Go("list", "-deps", ".")
 	}
 }

@@ -43,7 +43,7 @@ var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 func blocks(t *testing.T) (programs, fragments []string) {
 	for _, name := range []string{
 		"README.md", "CONTRIBUTING.md", "idem/README.md", "idem/console/README.md", "idem/idemtest/README.md",
-		"idem/idemhttp/README.md", "infra/README.md", "lambda/README.md",
+		"idem/idemhttp/README.md", "infra/README.md", "lambda/README.md", "local/README.md",
 	} {
 		found := fence.FindAllStringSubmatch(read(t, name), -1)
 		require.NotEmpty(t, found, name)

@@ -56,17 +56,28 @@ var situations = map[string]situation{
 	"RecordUnreadable":   {time.Hour, (*scene).unreadable},
 	"KeyReused":          {time.Hour, (*scene).completed},
 	"OutboxDead":         {time.Hour, (*scene).deadLetter},
+	"OutboxDead 2":       {time.Hour, (*scene).sent},
 	"DeadLettersDepth":   {time.Hour, (*scene).inTheDeadLetterQueue},
 	"DeadLettersDepth 1": {time.Hour, (*scene).receivedFromTheDeadLetterQueue},
 	"Age":                {time.Hour, (*scene).unknown},
 	"Failed":             {time.Hour, (*scene).failed},
+	"LedgerDiffers":      {36 * time.Hour, (*scene).atTheProvider},
 	"5xx":                {time.Minute, (*scene).died},
 	"Errors":             {10 * time.Minute, (*scene).unknown},
 	"Duration":           {time.Minute, (*scene).died},
-	"FailedConditions":   {time.Minute, (*scene).died},
+	"Duplicates":         {time.Minute, (*scene).died},
 
 	"TransactionConflicts": {time.Minute, (*scene).died},
+
+	pausing:        {time.Minute, func(*scene) string { return refund.Name }},
+	pausing + " 2": {time.Minute, (*scene).paused},
 }
+
+// pausing is the section whose blocks pause refunds, those of a tenant, and resume them.
+const pausing = "Pause an operation in an incident"
+
+// paused are the tenants whose refunds are paused after a block; an empty one stands for all.
+var paused = map[string][]string{pausing + " 0": {""}, pausing + " 1": {"acme"}, pausing + " 2": nil}
 
 // decided are the states that a block leaves; every other one leaves the record as it is.
 var decided = map[string]idem.State{
@@ -75,8 +86,8 @@ var decided = map[string]idem.State{
 	"Settling 9": idem.Released, "Settling 10": idem.Completed, "Settling 11": idem.Failed, "Settling 12": idem.Released,
 }
 
-// requeue is the block that has dead letters sent again.
-const requeue = "OutboxDead 1"
+// requeue are the blocks that have messages sent again.
+var requeue = []string{"OutboxDead 1", "OutboxDead 2"}
 
 // redrive is the block that has SQS move the messages of a dead-letter queue.
 const redrive = "DeadLettersDepth 2"
@@ -101,7 +112,7 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 			id := situations[at].make(s)
 			before := items(t, s, id)
 			r.env = append(r.env, s.env...)
-			if name == requeue {
+			if slices.Contains(requeue, name) {
 				r.says = "1" // how many
 			}
 			shown := r.follow(b, id)
@@ -114,8 +125,12 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 			} else if !strings.HasPrefix(b.commands, "idemctl stats") && b.section != "" {
 				require.Contains(t, shown, id, "the commands show the record")
 			}
-			if name == requeue {
+			if slices.Contains(requeue, name) {
 				require.Equal(t, 1, s.waiting(), "the relay will send it")
+				return
+			}
+			if tenants, ok := paused[name]; ok {
+				s.isPaused(b, tenants)
 				return
 			}
 			want, ok := decided[name]

@@ -3,7 +3,10 @@ package runbook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -106,6 +109,36 @@ func (s *scene) interrupted() string {
 	return id
 }
 
+// paused are refunds that are paused.
+func (s *scene) paused() string {
+	require.NoError(s.t, s.reconciler().Pause(s.t.Context(), refund.Name, "", time.Time{},
+		reconcile.Change{Actor: "bob", Reason: "case 4711"}))
+	return refund.Name
+}
+
+// isPaused requires that the refunds of these tenants are paused, and that the block's change is in the history.
+func (s *scene) isPaused(b block, tenants []string) {
+	s.t.Helper()
+	s.now = time.Now
+	all, err := s.reconciler().Paused(s.t.Context())
+	require.NoError(s.t, err)
+	var got []string
+	for _, p := range all {
+		require.Equal(s.t, refund.Name, p.Operation)
+		got = append(got, p.Tenant)
+	}
+	require.Equal(s.t, tenants, got)
+	p := protocol.Pause{Operation: refund.Name}
+	if len(tenants) > 0 {
+		p.Tenant = tenants[0]
+	}
+	history, err := s.reconciler().History(s.t.Context(), p.ID())
+	require.NoError(s.t, err)
+	last := history[len(history)-1]
+	require.Equal(s.t, []string{"alice", "idemctl"}, []string{last.Who, last.Tool})
+	require.Contains(s.t, b.commands, fmt.Sprintf("%q", last.Why))
+}
+
 // overHTTP is an unknown refund that a client asked for over HTTP.
 func (s *scene) overHTTP() string {
 	contract, err := idemhttp.New(s.engine(), idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
@@ -187,15 +220,34 @@ func (s *scene) receivedFromTheDeadLetterQueue() string {
 	return id
 }
 
-// refused is a sender whose destination refuses everything.
-type refused struct{}
+// answers is a sender whose destination gives each message the same answer.
+type answers outbox.Sent
 
-func (refused) Send(_ context.Context, messages []outbox.Message) []error {
-	return slices.Repeat([]error{outbox.Reject(errors.New("the queue does not exist"))}, len(messages))
+func (a answers) Send(_ context.Context, messages []outbox.Message) []outbox.Sent {
+	return slices.Repeat([]outbox.Sent{outbox.Sent(a)}, len(messages))
 }
 
 // deadLetter is a completed refund whose message became a dead letter.
 func (s *scene) deadLetter() string {
+	report := s.published(answers{Err: outbox.Reject(errors.New("the queue does not exist"))})
+	require.Equal(s.t, 1, report.Dead, "%v", report)
+	return key.ID()
+}
+
+// sent is a completed refund whose message was sent.
+func (s *scene) sent() string {
+	box := s.publish()
+	messages, _, err := s.reconciler().Messages(s.t.Context(), key.ID(), "")
+	require.NoError(s.t, err)
+	_, err = box.Dispatch(s.t.Context(), s.now(), messages[0], "a1b2c3d4-0000-4000-8000-000000000001",
+		s.now().Add(24*time.Hour))
+	require.NoError(s.t, err)
+	s.env = []string{"MESSAGE=" + messages[0].ID}
+	return key.ID()
+}
+
+// publish makes a refund that publishes a message.
+func (s *scene) publish() *dynamostore.Outbox {
 	_, err := idem.Do(s.t.Context(), s.engine(), key, "100 EUR",
 		dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, _ string) (string, error) {
 			tx.Publish("made", outbox.Message{Destination: "orders", Type: "refund.made", Body: []byte("re_1")})
@@ -204,12 +256,16 @@ func (s *scene) deadLetter() string {
 	require.NoError(s.t, err)
 	box, err := dynamostore.NewOutbox(dynamotest.Client(s.t), s.table, nil)
 	require.NoError(s.t, err)
-	relay, err := outbox.NewRelay(box, map[string]outbox.Sender{"orders": refused{}}, nil)
+	return box
+}
+
+// published is what a relay reports that has tried to send the message of a refund.
+func (s *scene) published(sender outbox.Sender) outbox.Report {
+	relay, err := outbox.NewRelay(s.publish(), map[string]outbox.Sender{"orders": sender}, nil)
 	require.NoError(s.t, err)
 	report, err := relay.Sweep(s.t.Context())
 	require.NoError(s.t, err)
-	require.Equal(s.t, 1, report.Dead, "%v", report)
-	return key.ID()
+	return report
 }
 
 // waiting counts the outbox's messages that the relay will send.
@@ -245,6 +301,16 @@ func (s *scene) unreadable() string {
 		ExpressionAttributeValues: map[string]types.AttributeValue{":v": &types.AttributeValueMemberN{Value: "99"}},
 	})
 	require.NoError(s.t, err)
+	return id
+}
+
+// atTheProvider is an unknown refund that is in the provider's export of its day.
+func (s *scene) atTheProvider() string {
+	id, at := s.unknown(), s.now().UTC()
+	file := filepath.Join(s.t.TempDir(), "export.csv")
+	require.NoError(s.t, os.WriteFile(file, fmt.Appendf(nil, "id,reference,created\nre_1,%s,%s\n",
+		protocol.Token(id, ""), at.Format(time.RFC3339)), 0o600))
+	s.env = []string{"EXPORT=" + file, "DAY=" + at.Format(time.DateOnly)}
 	return id
 }
 

@@ -36,6 +36,8 @@ type Service struct {
 type Reply struct {
 	// ID is the message's, see [ID].
 	ID string
+	// SentID is the service's id of a message that it has accepted.
+	SentID string
 	// Code and Message are the service's error. Without a code it has accepted the message.
 	Code, Message string
 	// SenderFault says that the same request would fail again.
@@ -55,26 +57,26 @@ func (s Service) RequestError(err error) error {
 	return outbox.Reject(err)
 }
 
-// Errors returns one error for each of n messages. Any of the replies may be missing.
-func (s Service) Errors(n int, replies []Reply) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = fmt.Errorf("%s: the reply says nothing about the message", s.Name)
+// Sent returns what became of each of n messages. Any of the replies may be missing.
+func (s Service) Sent(n int, replies []Reply) []outbox.Sent {
+	all := make([]outbox.Sent, n)
+	for i := range all {
+		all[i].Err = fmt.Errorf("%s: the reply says nothing about the message", s.Name)
 	}
 	for _, r := range replies {
 		i, err := strconv.Atoi(r.ID)
 		if err != nil || i < 0 || i >= n {
 			continue
 		}
-		errs[i] = nil
+		all[i] = outbox.Sent{ID: r.SentID}
 		if r.Code != "" {
-			errs[i] = fmt.Errorf("%s: %s: %s", s.Name, r.Code, r.Message)
+			all[i].Err = fmt.Errorf("%s: %s: %s", s.Name, r.Code, r.Message)
 			if r.SenderFault && s.rejects(r.Code, r.Message) {
-				errs[i] = outbox.Reject(errs[i])
+				all[i].Err = outbox.Reject(all[i].Err)
 			}
 		}
 	}
-	return errs
+	return all
 }
 
 // rejects reports whether an error is about the message.
@@ -84,7 +86,9 @@ func (s Service) rejects(code, text string) bool {
 }
 
 // Taken is the reply to a message that the service has taken.
-func Taken(id *string) Reply { return Reply{ID: ptr.ToString(id)} }
+func Taken(id, sentID *string) Reply {
+	return Reply{ID: ptr.ToString(id), SentID: ptr.ToString(sentID)}
+}
 
 // Failed is the reply to a message that the service has not taken.
 func Failed(id, code, message *string, senderFault bool) Reply {

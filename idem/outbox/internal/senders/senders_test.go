@@ -119,9 +119,9 @@ func TestRequestToSQS(t *testing.T) {
 			`{"Successful":[{"Id":"1","MessageId":"x","MD5OfMessageBody":"44b9b1b3a5c1cdc5f16e04c2c48f1f9a"}],"Failed":[]}`})
 		messages := []outbox.Message{message(0, ""), message(1, "k")}
 		messages[0].Body, messages[0].TenantGroup = []byte{0, 1}, "acme"
-		errs := toQueue(t, cfg, url).Send(t.Context(), messages)
-		require.ErrorContains(t, errs[0], "says nothing about the message")
-		require.NoError(t, errs[1])
+		sent := toQueue(t, cfg, url).Send(t.Context(), messages)
+		require.ErrorContains(t, sent[0].Err, "says nothing about the message")
+		require.Equal(t, outbox.Sent{ID: "x"}, sent[1])
 		require.Len(t, *got, 1)
 		var in struct {
 			QueueUrl string
@@ -154,9 +154,9 @@ func TestRequestToSNS(t *testing.T) {
 			fmt.Sprintf(accepted, `<Successful><member><Id>1</Id><MessageId>x</MessageId></member></Successful>`)})
 		messages := []outbox.Message{message(0, ""), message(1, "k")}
 		messages[0].Body = []byte{0, 1}
-		errs := toTopic(t, cfg, arn).Send(t.Context(), messages)
-		require.ErrorContains(t, errs[0], "says nothing about the message")
-		require.NoError(t, errs[1])
+		sent := toTopic(t, cfg, arn).Send(t.Context(), messages)
+		require.ErrorContains(t, sent[0].Err, "says nothing about the message")
+		require.Equal(t, outbox.Sent{ID: "x"}, sent[1])
 		require.Len(t, *got, 1)
 		form, err := url.ParseQuery((*got)[0])
 		require.NoError(t, err)
@@ -190,9 +190,7 @@ func TestRequestToEventBridge(t *testing.T) {
 	messages := several(2)
 	messages[0].ContentType, messages[0].Body = "application/json", []byte(`{"n": 9007199254740993, "h": "<&>"}`)
 	messages[1].Type, messages[1].Attributes, messages[1].Body = "", nil, []byte{0, 1}
-	for _, err := range toBus(t, cfg, "payments").Send(t.Context(), messages) {
-		require.NoError(t, err)
-	}
+	require.Equal(t, []outbox.Sent{{ID: "1"}, {ID: "2"}}, toBus(t, cfg, "payments").Send(t.Context(), messages))
 	require.Len(t, *got, 1)
 	var in struct {
 		Entries []struct{ Source, DetailType, Detail, EventBusName string }
@@ -260,7 +258,8 @@ func TestFailuresOfMessages(t *testing.T) {
 				"says nothing"}},
 	} {
 		cfg, _ := answering(t, reply{200, "", c.body})
-		for i, err := range c.open(t, cfg, c.to).Send(t.Context(), several(len(c.rejected)+len(c.says))) {
+		for i, sent := range c.open(t, cfg, c.to).Send(t.Context(), several(len(c.rejected)+len(c.says))) {
+			err := sent.Err
 			says, rejected := append(c.rejected, c.says...)[i], i < len(c.rejected)
 			require.Equal(t, says == taken, err == nil, name)
 			require.Equal(t, rejected, errors.Is(err, outbox.ErrRejected), says)
@@ -312,11 +311,11 @@ func TestFailuresOfRequests(t *testing.T) {
 		{toEvents, "InternalException", "later", 500, false},
 	} {
 		cfg, got := answering(t, reply{c.status, c.kind, c.body(c.kind, c.message)})
-		errs := c.open(t, cfg, c.to).Send(t.Context(), several(2))
+		all := c.open(t, cfg, c.to).Send(t.Context(), several(2))
 		require.Len(t, *got, map[bool]int{false: 1, true: 3}[c.rejected], "%s: %s", c.kind, c.message)
-		for _, err := range errs {
-			require.ErrorContains(t, err, c.name+": ")
-			require.Equal(t, c.rejected, errors.Is(err, outbox.ErrRejected), "%s: %s", c.kind, c.message)
+		for _, sent := range all {
+			require.ErrorContains(t, sent.Err, c.name+": ")
+			require.Equal(t, c.rejected, errors.Is(sent.Err, outbox.ErrRejected), "%s: %s", c.kind, c.message)
 		}
 	}
 }
@@ -361,9 +360,11 @@ func TestQueue(t *testing.T) {
 		messages[7].Body = []byte(strings.Repeat("x", 200<<10))
 		groups := map[string]string{id(3): protocol.TenantGroup("acme#op#1"), id(4): protocol.TenantGroup("s%C3%B6hne#op#2")}
 		messages[3].TenantGroup, messages[4].TenantGroup = groups[id(3)], groups[id(4)]
+		given := map[string][]string{} // by the queue
 		for range 2 {
-			for _, err := range s.Send(t.Context(), messages) {
-				require.NoError(t, err)
+			for i, sent := range s.Send(t.Context(), messages) {
+				require.NoError(t, sent.Err)
+				given[id(i)] = append(given[id(i)], sent.ID)
 			}
 		}
 		ids := map[string]int{}
@@ -371,6 +372,7 @@ func TestQueue(t *testing.T) {
 		for _, m := range all {
 			id := *m.MessageAttributes[outbox.AttributeID].StringValue
 			ids[id]++
+			require.Contains(t, given[id], *m.MessageId, "a consumer gets it under the id that the sender has got")
 			require.Equal(t, "order.placed", *m.MessageAttributes[outbox.AttributeType].StringValue)
 			if fifo {
 				require.Equal(t, id, m.Attributes["MessageDeduplicationId"])
@@ -396,8 +398,9 @@ func TestTopic(t *testing.T) {
 		Attributes: map[string]string{"RawMessageDelivery": "true"},
 	})
 	require.NoError(t, err)
-	for _, err := range toTopic(t, cfg, *made.TopicArn).Send(t.Context(), several(12)) {
-		require.NoError(t, err)
+	for _, sent := range toTopic(t, cfg, *made.TopicArn).Send(t.Context(), several(12)) {
+		require.NoError(t, sent.Err)
+		require.NotEmpty(t, sent.ID)
 	}
 	ids := map[string]bool{}
 	for _, m := range queuetest.Drain(t, q.Client, q.URL) {

@@ -4,6 +4,7 @@ package childtest
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -56,6 +57,29 @@ func Standing(t testing.TB, pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	require.NoError(t, err)
 	return strings.Contains(string(stat), ") T ")
+}
+
+// Marked lists the processes, but this one, that refer to the mark, whatever their parent is by now: in their
+// environment, their arguments or the file that they execute. Each has a description.
+func Marked(t testing.TB, mark string) map[int]string {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	found := map[int]string{}
+	for _, dir := range dirs {
+		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
+		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		exe, _ := os.Readlink(filepath.Join(dir, "exe"))
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		require.NoError(t, err)
+		if pid == os.Getpid() || exe == "" {
+			continue // this test, or one that has ended and waits for its parent
+		}
+		if bytes.Contains(env, []byte(mark)) || bytes.Contains(args, []byte(mark)) || strings.HasPrefix(exe, mark) {
+			found[pid] = exe + " " + string(bytes.ReplaceAll(args, []byte{0}, []byte{' '}))
+		}
+	}
+	return found
 }
 
 // Addresses as /proc/net/tcp and tcp6 write them.
@@ -212,17 +236,23 @@ func Rerun(t *testing.T, variable string, env ...string) (cmd *exec.Cmd, pid int
 // EnvRequire set to 1 makes a test fail that would be skipped because it has no server.
 const EnvRequire = "IDEM_REQUIRE_DYNAMODB"
 
-// Need returns the result of start. If start fails, the test is skipped with the reason, or
-// fails if [EnvRequire] is 1. Call it from the test's own goroutine.
+// Need is [NeedFor] with [EnvRequire].
 func Need[T any](tb testing.TB, what string, start func() (T, error)) T {
+	tb.Helper()
+	return NeedFor(tb, EnvRequire, what, start)
+}
+
+// NeedFor returns the result of start. If start fails, the test is skipped with the reason, or
+// fails if the environment variable is 1. Call it from the test's own goroutine.
+func NeedFor[T any](tb testing.TB, variable, what string, start func() (T, error)) T {
 	tb.Helper()
 	got, err := start()
 	switch {
 	case err == nil:
-	case os.Getenv(EnvRequire) == "1":
-		tb.Fatalf("%s=1 and there is no %s: %v", EnvRequire, what, err)
+	case os.Getenv(variable) == "1":
+		tb.Fatalf("%s=1 and there is no %s: %v", variable, what, err)
 	default:
-		tb.Skipf("no %s (with %s=1 this is a failure): %v", what, EnvRequire, err)
+		tb.Skipf("no %s (with %s=1 this is a failure): %v", what, variable, err)
 	}
 	return got
 }

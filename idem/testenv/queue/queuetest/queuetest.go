@@ -21,7 +21,7 @@ import (
 // One server for the whole test process. It is not closed: it ends with the
 // process, which is the only moment when no test can want it any more.
 var shared = sync.OnceValues(func() (*child.Server, error) {
-	return queue.Start(context.Background(), "", func(string, ...any) {})
+	return queue.Start(context.Background(), "", "", func(string, ...any) {})
 })
 
 // Endpoint returns the URL of a queue server (SQS and SNS) that all tests of the

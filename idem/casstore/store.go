@@ -1,0 +1,219 @@
+package casstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Store is an [idem.Store] over a [Driver]. It is safe for concurrent use.
+type Store struct {
+	driver  Driver
+	noUnits error
+	claims  claims
+}
+
+var (
+	_ protocol.Store      = (*Store)(nil)
+	_ protocol.AdminStore = (*Store)(nil)
+	_ protocol.Scanner    = (*Store)(nil)
+)
+
+// New returns a store over the driver. noUnits is why it commits no units of work, with what to do instead; nil if
+// the driver commits some. It makes no call.
+func New(d Driver, noUnits error) *Store { return &Store{driver: d, noUnits: noUnits} }
+
+// none is the guess that there is no row.
+var none = &Row{}
+
+// Acquire writes a claim; see [idem.Store].
+func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
+	return s.write(ctx, "Acquire", c.Record.ID, absent(c), now, c.Apply, with{})
+}
+
+// absent is the guess about the row of a claim.
+func absent(c protocol.Claim) *Row {
+	if c.Seen == "" {
+		return none
+	}
+	return nil
+}
+
+// Withdraw takes back a claim; see [idem.Store].
+func (s *Store) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
+	return s.write(ctx, "Withdraw", w.Claim.Record.ID, nil, now, w.Apply, with{})
+}
+
+// Extend raises a lease; see [idem.Store].
+func (s *Store) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
+	return s.write(ctx, "Extend", e.ID, s.claims.of(e.ID), now, e.Apply, with{})
+}
+
+// RecordStep writes a step; see [idem.Store].
+func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrite) error {
+	return s.write(ctx, "RecordStep", w.ID, s.claims.of(w.ID), now, w.Apply, with{})
+}
+
+// RecordReference writes what the provider calls the effect; see [idem.Store].
+func (s *Store) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
+	return s.write(ctx, "RecordReference", r.ID, s.claims.of(r.ID), now, r.Apply, with{})
+}
+
+// Finish ends an attempt; see [idem.Store].
+func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
+	if f.Unit != nil && s.noUnits != nil {
+		return fmt.Errorf("%w: %w", s.noUnits, errors.ErrUnsupported)
+	}
+	guess := s.claims.of(f.ID)
+	if how, ok := f.Attempt.(protocol.Atomic); ok {
+		guess = absent(how.Claim)
+	}
+	return s.write(ctx, "Finish", f.ID, guess, now, f.Apply, with{unit: f.Unit, created: f.Created, at: now})
+}
+
+// Settle parks or resolves a record; see [idem.Store].
+func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	return s.write(ctx, "Settle", w.ID, nil, now, w.Apply, with{audit: w.Audit})
+}
+
+// with is what is written with a record.
+type with struct {
+	unit        protocol.Unit
+	created, at time.Time // of the unit
+	audit       *protocol.Audit
+}
+
+// write makes one change of a record.
+func (s *Store) write(ctx context.Context, op, id string, guess *Row, now time.Time,
+	apply func(*protocol.Record, time.Time) (*protocol.Record, error), w with) error {
+	return s.swap(ctx, op, id, guess, func(row Row) (*Change, error) {
+		old, err := decode(row)
+		if err != nil {
+			return nil, err
+		}
+		next, err := apply(old, now)
+		if err != nil || next == old { // it has landed already
+			return nil, err
+		}
+		return s.change(old, next, w)
+	})
+}
+
+// change is the change from a record to another one.
+func (s *Store) change(old, next *protocol.Record, w with) (*Change, error) {
+	c := &Change{Unit: w.unit, Created: w.created, At: w.at}
+	if w.audit != nil {
+		e, err := EntryOf(w.audit)
+		if err != nil {
+			return nil, err
+		}
+		c.Entry = e
+	}
+	before := partsOf(old)
+	if next != nil {
+		c.Put = map[string][]byte{}
+		data, err := encode(next, c.Put)
+		if err != nil {
+			return nil, fmt.Errorf("casstore: record %q: %w", next.ID, err)
+		}
+		c.Row.Data, c.Expires, c.Due, c.Shard = data, next.ExpiresAt, next.Due, shardOf(next)
+		c.runs = next.State == protocol.InProgress
+		for name := range partsOf(next) {
+			delete(before, name)
+		}
+		for name := range c.Put {
+			delete(before, name)
+		}
+	}
+	c.Drop = slices.Collect(maps.Keys(before))
+	return c, nil
+}
+
+// Get reads a record; see [idem.Store].
+func (s *Store) Get(ctx context.Context, id string) (rec *protocol.Record, err error) {
+	err = s.read(ctx, "Get", func() error {
+		row, err := s.driver.Read(ctx, id)
+		if err != nil {
+			return err
+		}
+		rec, err = decode(row)
+		return err
+	})
+	return rec, err
+}
+
+// read makes a call that changes nothing.
+func (s *Store) read(ctx context.Context, op string, call func() error) error {
+	t := try{ctx: ctx, op: op}
+	for {
+		err := ctx.Err()
+		if err == nil {
+			if err = call(); err == nil {
+				return nil
+			}
+		}
+		if !t.again(err) {
+			t.maybe = false
+			return t.failed(err)
+		}
+	}
+}
+
+// Stored returns what is stored of a record, in JSON, also if the record cannot be read; nil if there is none.
+func (s *Store) Stored(ctx context.Context, id string) (data []byte, err error) {
+	err = s.read(ctx, "Stored", func() error {
+		row, err := s.driver.Read(ctx, id)
+		data = row.Data
+		return err
+	})
+	return data, err
+}
+
+// Result reads a record's result; see [idem.Store].
+func (s *Store) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
+	if rec == nil || rec.State != protocol.Completed {
+		return nil, nil
+	}
+	return s.result(ctx, "Result", rec.ID, rec.Body)
+}
+
+// StepResult reads the result of a record's step; see [idem.Store].
+func (s *Store) StepResult(ctx context.Context, rec *protocol.Record, name string) ([]byte, error) {
+	if rec == nil {
+		return nil, nil
+	}
+	step := rec.Steps[name]
+	if step.Write == "" || !step.Done() || step.Failure != nil {
+		return nil, unreadable(rec.ID, "its step %q has no result", name)
+	}
+	return s.result(ctx, "StepResult", rec.ID, step.Body)
+}
+
+func (s *Store) result(ctx context.Context, op, id string, b protocol.Body) (data []byte, err error) {
+	if b.Encoding != "" || b.Parts == 0 && (len(b.Data) != b.Size || b.Stored != b.Size) {
+		return nil, unreadable(id, "this store did not write its result")
+	}
+	if b.Parts == 0 {
+		return slices.Clone(b.Data), nil
+	}
+	err = s.read(ctx, op, func() error {
+		data, err = s.driver.Part(ctx, id, partName(b))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(data); len(data) != b.Size || string(sum[:]) != string(b.Digest) {
+		return nil, unreadable(id, "its result of %d bytes is missing, cut short or altered", b.Size)
+	}
+	return data, nil
+}
+
+// Traits say whether units of work commit; see [idem.Store].
+func (s *Store) Traits() protocol.Traits { return protocol.Traits{NoUnits: s.noUnits} }

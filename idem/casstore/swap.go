@@ -1,0 +1,118 @@
+package casstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	mrand "math/rand/v2"
+	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// change makes what is to be written of the row that is there, whose Version is 0 if there is none. It returns nil if
+// nothing is: then the write has landed before.
+type change func(old Row) (*Change, error)
+
+const (
+	// maxTries bounds how often a call is made that fails, of a context without a deadline.
+	maxTries = 8
+	// firstPause is about how long the third try waits: the second one is made at once, since a connection is often dead
+	// after a process was frozen. Each further one waits twice as long, up to lastPause.
+	firstPause = 20 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// swap changes a row, and follows it while others change it too. guess, if not nil, is what the row may be: a read
+// that it saves if it is. What follows from a guess alone is not answered.
+func (s *Store) swap(ctx context.Context, op, id string, guess *Row, make change) error {
+	t := try{ctx: ctx, op: op}
+	row := guess
+	var read Row
+	for {
+		err := ctx.Err()
+		if err == nil && row == nil {
+			if read, err = s.driver.Read(ctx, id); err == nil {
+				row = &read
+			}
+		}
+		if err == nil {
+			var c *Change
+			c, err = make(*row)
+			switch {
+			case c == nil && row == guess:
+				row = nil
+				continue
+			case c == nil:
+				return err
+			}
+			c.Seen, c.Row.ID, c.Row.Version = row.Version, id, version()
+			var written bool
+			if read, written, err = s.driver.Write(ctx, *c); written {
+				s.claims.note(c)
+				return nil
+			}
+			if row = &read; err == nil {
+				continue
+			}
+			row = nil
+		}
+		if !t.again(err) {
+			return t.failed(err)
+		}
+	}
+}
+
+// version is a random one: a row that was removed and made again never has a version that it had.
+func version() int64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return int64(binary.LittleEndian.Uint64(b[:])>>1) | 1
+}
+
+// try makes a call again that fails.
+type try struct {
+	ctx   context.Context
+	op    string
+	n     int
+	maybe bool // an earlier try may have been applied
+}
+
+// again reports whether the call is worth another try, once it has waited for it.
+func (t *try) again(err error) bool {
+	failed, ok := errors.AsType[*protocol.StoreError](err)
+	t.maybe = t.maybe || ok && failed.Ambiguous
+	if !ok || !failed.Ambiguous && !failed.Down {
+		return false
+	}
+	pause := time.Duration(0)
+	if t.n > 0 {
+		pause = min(firstPause<<min(t.n-1, maxTries), lastPause)
+		pause += time.Duration(mrand.Int64N(int64(pause)))
+	}
+	end, bounded := t.ctx.Deadline()
+	if t.n++; !bounded && t.n == maxTries || bounded && time.Until(end) <= pause {
+		return false
+	}
+	select {
+	case <-time.After(pause):
+		return t.ctx.Err() == nil
+	case <-t.ctx.Done():
+		return false
+	}
+}
+
+// failed is the error of a call that was not made: an answer as it is.
+func (t *try) failed(err error) error {
+	failed, ok := errors.AsType[*protocol.StoreError](err)
+	switch {
+	case ok:
+		e := *failed
+		e.Op, e.Ambiguous = t.op, t.maybe
+		return &e
+	case t.ctx.Err() != nil && errors.Is(err, t.ctx.Err()):
+		return &protocol.StoreError{Op: t.op, Ambiguous: t.maybe, Err: context.Cause(t.ctx)}
+	}
+	return err
+}

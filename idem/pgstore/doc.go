@@ -1,0 +1,76 @@
+// Package pgstore keeps idempotency records in Postgres, in the database of the business's own rows: what a handler
+// writes in its transaction commits with the operation's outcome, or not at all.
+//
+//	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+//	store, err := pgstore.New(pool)
+//	engine, err := idem.New(store, nil)
+//
+//	placed, err := idem.Do(ctx, engine, key, order, pgstore.Transact(store,
+//		func(ctx context.Context, tx *pgstore.Tx, o Order) (Placed, error) {
+//			_, err := tx.Exec(ctx, "INSERT INTO orders (id, item) VALUES ($1, $2)", o.ID, o.Item)
+//			return Placed{o.ID}, err
+//		}))
+//
+// A message to another system commits with them, too: see Messages below. The program in the folder example is a whole
+// service.
+//
+// It is an [idem.Store] as any other: steps, leases, accepted work, limits, pauses, sweeps and operators' resolutions
+// work as on DynamoDB. It needs Postgres 13 or newer, or a service that is compatible with it.
+//
+// # Tables
+//
+// [Schema] has the statements that make the tables. Give them to the tool that migrates your database, or call
+// [Store.Migrate] from a program that deploys. A function needs SELECT, INSERT, UPDATE and DELETE on them. Call
+// [Store.Check] when it starts.
+//
+// Expired rows are removed by a sweep: give the store to reconcile.SweepOptions.Expired. Without sweeps they stay. A
+// sweep is a call, which a ticker makes as well as a schedule.
+//
+// # Messages
+//
+// [Tx.Publish] keeps a message in the transaction. A relay sends it once that has committed, at least once and always
+// under the same id. Package outbox says what a consumer must expect.
+//
+//	err := tx.Publish("placed", outbox.Message{Destination: "orders", Body: body})
+//
+//	relay, err := outbox.NewRelay(store.Outbox(), map[string]outbox.Sender{"orders": sender}, nil)
+//	relay.Poll(ctx, time.Second, nil) // next to the service, or in a program of its own
+//
+// Several programs may poll one database. In Lambda a function on a schedule does it, such as one with a time-out of a
+// minute that is called every minute: Poll returns shortly before the time-out.
+//
+//	lambda.Start(func(ctx context.Context) { relay.Poll(ctx, time.Second, nil) })
+//
+// Its senders may be those of SQS, SNS and EventBridge, in the packages below outbox.
+//
+// A message that was sent stays for a day, and is removed by the sweep. One that waits, and a dead letter, stay. The
+// message is in the outcome's statement, and takes no round trip of its own. The relay makes two statements for a
+// message, and a few for each hundred. Where nothing waits, it makes two for each destination and poll.
+//
+// # What it costs
+//
+// A first execution is two round trips, a claim and an outcome; a replay is one. A handler with a transaction makes
+// three more: BEGIN, the outcome in the transaction in place of its own, and COMMIT. Each is one statement, without
+// locks that outlive it, session state or advisory locks, so that RDS Proxy pins no connection for it.
+//
+// A transaction holds a connection from its beginning to its commit, and the lease is renewed by another one. A pool
+// has two at least. In Lambda each environment has a pool of its own, and two are enough: it runs one call at a
+// time. A thousand environments are two thousand connections: put RDS Proxy or PgBouncer between, or limit the
+// function's concurrency. With PgBouncer in transaction mode set default_query_exec_mode=exec in the URL. With IAM
+// authentication make the token in pgxpool.Config.BeforeConnect: it is good for 15 minutes.
+//
+// # What it relies on
+//
+// What Postgres has confirmed must stay. That holds with synchronous_commit, fsync and full_page_writes on, which is
+// the default. If a replica takes over that is not synchronous, such as one in another region, confirmed outcomes
+// and claims can be lost, and operations run again: Aurora and RDS Multi-AZ lose none. [Store.Check] looks for what
+// it can see.
+//
+// The clocks of the callers count, not that of the server: see idem.Options.Margin.
+//
+// # Commits whose reply is lost
+//
+// The store reads what became of them. If the outcome is there, the caller gets it. If it is not, the attempt ends
+// as after an error, by a write that waits for the transaction, should it still be under way, so that it does not
+// land later.
+package pgstore

@@ -1,0 +1,133 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/pgstore"
+	"github.com/idem-go/idempotency/idem/testenv/postgres"
+)
+
+// Whenever the server is killed, also between a commit and its reply: an order is there once if its caller has an
+// outcome or will get one, and not at all otherwise. Its message is sent then, and only then. IDEM_LONG=1 kills it a
+// hundred times, IDEM_KILLS as often as it says.
+func TestKilledServers(t *testing.T) {
+	kills := 10
+	if os.Getenv("IDEM_LONG") == "1" {
+		kills = 100
+	}
+	if n, err := strconv.Atoi(os.Getenv("IDEM_KILLS")); err == nil {
+		kills = n
+	}
+	server := postgres.Start(t, "fsync=on", "synchronous_commit=on")
+	s := newShop(t, server.URL())
+	_, err := s.pool.Exec(t.Context(), "CREATE TABLE runs (id text NOT NULL, at timestamptz DEFAULT now())")
+	require.NoError(t, err)
+	s.engine, err = idem.New(s.store, &idem.Options{Observer: func(context.Context, notice.Notice) {}})
+	require.NoError(t, err)
+	s.handler = func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+		_, err := tx.Exec(ctx, "INSERT INTO runs (id) VALUES ($1)", order)
+		m := outbox.Message{Destination: "orders", Body: []byte(order)}
+		return "ordered " + order, errors.Join(err, tx.Publish("placed", m))
+	}
+	var sent sync.Map // by order
+	relay, err := outbox.NewRelay(s.store.Outbox(), map[string]outbox.Sender{"orders": sending(func(m outbox.Message) {
+		sent.Store(string(m.Body), m.ID)
+	})}, nil)
+	require.NoError(t, err)
+	polling, stop := context.WithCancel(t.Context())
+	defer stop()
+	var polls sync.WaitGroup
+	polls.Go(func() { relay.Poll(polling, 20*time.Millisecond, nil) })
+	ops := []idem.Operation{order, atomicOrder, {Name: "repeated", Repeat: idem.Repeatable}}
+
+	var done atomic.Bool
+	var answered, orders atomic.Int64
+	var clients sync.WaitGroup
+	for range 6 {
+		clients.Go(func() {
+			for !done.Load() {
+				n := orders.Add(1)
+				id, op := fmt.Sprint(n), ops[n%int64(len(ops))]
+				for try := 0; try < 3 && !done.Load(); try++ {
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					got, err := idem.Do(ctx, s.engine, op.Key("acme", id), id, pgstore.Transact(s.store, s.handler))
+					cancel()
+					if err == nil {
+						answered.Add(1)
+						if got != "ordered "+id {
+							t.Errorf("order %s got %q", id, got)
+						}
+						break
+					}
+					time.Sleep(time.Millisecond) // the engine answers at once while the server is down
+				}
+			}
+		})
+	}
+	for range kills {
+		time.Sleep(time.Duration(rand.Int64N(int64(100 * time.Millisecond))))
+		server.Kill()
+		require.NoError(t, server.Start())
+	}
+	done.Store(true)
+	clients.Wait()
+
+	s.pool.Reset() // its connections to servers that were killed
+	require.Eventually(t, func() bool { return s.engine.Flush(t.Context()) == nil }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool {
+		var waiting bool
+		const any = "SELECT EXISTS (SELECT FROM idem_outbox WHERE state <> 'dispatched')"
+		err := s.pool.QueryRow(t.Context(), any).Scan(&waiting)
+		return err == nil && !waiting
+	}, time.Minute, 100*time.Millisecond)
+	stop()
+	polls.Wait()
+	states := map[idem.State]int{}
+	for n := range orders.Load() {
+		id := fmt.Sprint(n + 1)
+		op := ops[(n+1)%int64(len(ops))]
+		rec, err := s.store.Get(t.Context(), op.Key("acme", id).ID())
+		require.NoError(t, err)
+		var rows int
+		require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT count(*) FROM runs WHERE id = $1", id).Scan(&rows))
+		state := idem.Absent
+		if rec != nil {
+			state = rec.State
+		}
+		states[state]++
+		want := 0
+		if state == idem.Completed {
+			want = 1
+		}
+		require.Equal(t, want, rows, "order %s, %s of %q", id, state, op.Name)
+		_, was := sent.Load(id)
+		require.Equal(t, want == 1, was, "message of order %s, %s of %q", id, state, op.Name)
+	}
+	require.GreaterOrEqual(t, states[idem.Completed], int(answered.Load()))
+	require.Positive(t, answered.Load())
+	t.Logf("%d kills, %d orders, %d answered: %v", kills, orders.Load(), answered.Load(), states)
+}
+
+// sending is a sender that takes each message.
+type sending func(outbox.Message)
+
+func (f sending) Send(_ context.Context, messages []outbox.Message) []outbox.Sent {
+	for _, m := range messages {
+		f(m)
+	}
+	return make([]outbox.Sent, len(messages))
+}

@@ -1,0 +1,285 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox/outboxtest"
+	"github.com/idem-go/idempotency/idem/pgstore"
+	"github.com/idem-go/idempotency/idem/testenv/postgres"
+)
+
+// shop takes orders: each is a row.
+type shop struct {
+	t      *testing.T
+	store  *pgstore.Store
+	pool   *pgxpool.Pool
+	engine *idem.Engine
+	// handler is what an order does in its transaction.
+	handler func(ctx context.Context, tx *pgstore.Tx, order string) (string, error)
+}
+
+func newShop(t *testing.T, url string) *shop {
+	s := &shop{t: t}
+	s.store, s.pool = openURL(t, url)
+	_, err := s.pool.Exec(t.Context(), `CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, item text NOT NULL,
+		CONSTRAINT one UNIQUE (item) DEFERRABLE INITIALLY DEFERRED)`)
+	require.NoError(t, err)
+	s.engine, err = idem.New(s.store, nil)
+	require.NoError(t, err)
+	s.handler = insert
+	return s
+}
+
+func insert(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+	_, err := tx.Exec(ctx, "INSERT INTO orders VALUES ($1, $1)", order)
+	return "ordered " + order, err
+}
+
+var (
+	order       = idem.Operation{Name: "order"}
+	atomicOrder = idem.Operation{Name: "order", Mode: idem.Atomic, Repeat: idem.Repeatable}
+)
+
+func (s *shop) order(op idem.Operation, id string) (string, error) {
+	return idem.Do(s.t.Context(), s.engine, op.Key("acme", id), id, pgstore.Transact(s.store, s.handler))
+}
+
+func (s *shop) has(id string) (there bool) {
+	s.t.Helper()
+	row := s.pool.QueryRow(s.t.Context(), "SELECT EXISTS (SELECT FROM orders WHERE id = $1)", id)
+	require.NoError(s.t, row.Scan(&there))
+	return there
+}
+
+func (s *shop) state(op idem.Operation, id string) idem.State {
+	s.t.Helper()
+	rec, err := s.store.Get(s.t.Context(), op.Key("acme", id).ID())
+	require.NoError(s.t, err)
+	if rec == nil {
+		return idem.Absent
+	}
+	return rec.State
+}
+
+// idle checks that no connection is held.
+func (s *shop) idle() {
+	s.t.Helper()
+	require.Zero(s.t, s.pool.Stat().AcquiredConns())
+}
+
+// What a handler writes in its transaction is there if and only if its outcome is.
+func TestARowCommitsWithItsOutcome(t *testing.T) {
+	s := newShop(t, postgres.Shared(t).Database(t))
+	declined := errors.New("declined")
+	for name, c := range map[string]struct {
+		handler func(ctx context.Context, tx *pgstore.Tx, order string) (string, error)
+		there   bool
+		err     error
+		state   idem.State // of an operation that takes a claim
+	}{
+		"completed": {insert, true, nil, idem.Completed},
+		"failed": {func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+			_, _ = insert(ctx, tx, order)
+			return "", idem.Permanent(declined)
+		}, false, declined, idem.Failed},
+		"not executed": {func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+			_, _ = insert(ctx, tx, order)
+			return "", idem.NotExecuted(declined)
+		}, false, declined, idem.Released},
+		"aborted": {func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+			_, err := insert(ctx, tx, order)
+			idem.SetNotExecuted(ctx)
+			return "", errors.Join(err, declined)
+		}, false, declined, idem.Released},
+		"a statement fails, and its error is lost": {func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+			_, _ = tx.Exec(ctx, "SELECT 1/0")
+			return "ordered", nil
+		}, false, idem.ErrOutcomeUnknown, idem.Unknown},
+		"the commit is refused": {func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+			_, err := tx.Exec(ctx, "INSERT INTO orders VALUES ($1, 'the only one'), ($1 || '2', 'the only one')", order)
+			return "ordered", err
+		}, false, nil, idem.Unknown},
+		"it is no handler's to commit": {func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+			require.Error(t, tx.Commit(ctx))
+			require.Error(t, tx.Rollback(ctx))
+			return insert(ctx, tx, order)
+		}, true, nil, idem.Completed},
+	} {
+		for mode, op := range map[string]idem.Operation{"reserved": order, "atomic": atomicOrder} {
+			t.Run(name+", "+mode, func(t *testing.T) {
+				s := *s
+				s.t, s.handler = t, c.handler
+				id := t.Name()
+				_, err := s.order(op, id)
+				if c.err != nil && !errors.Is(c.err, idem.ErrOutcomeUnknown) {
+					require.ErrorIs(t, err, c.err)
+				}
+				require.Equal(t, c.there, err == nil)
+				require.Equal(t, c.there, s.has(id))
+				want := c.state
+				if op.Mode == idem.Atomic && want != idem.Completed && want != idem.Failed {
+					want = idem.Absent
+				}
+				require.Equal(t, want, s.state(op, id))
+				s.idle()
+				if want == idem.Completed {
+					s.handler = func(context.Context, *pgstore.Tx, string) (string, error) { panic("a replay runs nothing") }
+					again, err := s.order(op, id)
+					require.NoError(t, err)
+					require.Equal(t, "ordered "+id, again)
+				}
+			})
+		}
+	}
+}
+
+// A handler that panics leaves no transaction open.
+func TestAPanicRollsBack(t *testing.T) {
+	s := newShop(t, postgres.Shared(t).Database(t))
+	s.handler = func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+		_, _ = insert(ctx, tx, order)
+		panic("a mistake")
+	}
+	require.PanicsWithValue(t, "a mistake", func() { _, _ = s.order(order, "a") })
+	require.False(t, s.has("a"))
+	require.Equal(t, idem.Unknown, s.state(order, "a"))
+	s.idle()
+}
+
+// A handler that runs for longer than its lease keeps the claim: the lease is renewed on another connection.
+func TestTheLeaseIsRenewedDuringATransaction(t *testing.T) {
+	s := newShop(t, postgres.Shared(t).Database(t))
+	var err error
+	s.engine, err = idem.New(s.store, &idem.Options{Lease: time.Second, Margin: time.Millisecond})
+	require.NoError(t, err)
+	s.handler = func(ctx context.Context, tx *pgstore.Tx, id string) (string, error) {
+		time.Sleep(3 * time.Second)
+		_, err := s.order(order, id)
+		require.ErrorIs(t, err, idem.ErrInFlight)
+		return insert(ctx, tx, id)
+	}
+	_, err = s.order(order, "a")
+	require.NoError(t, err)
+	require.True(t, s.has("a"))
+}
+
+// proxy is between a client and the server. It cuts the connection at a commit, or at another text, and that once.
+type proxy struct {
+	net.Listener
+	server string
+	// forwards is whether the server still gets a commit whose reply is lost. Nil cuts nothing.
+	forwards atomic.Pointer[bool]
+	at       string
+	once     bool
+}
+
+func newProxy(t *testing.T, server string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{Listener: l, server: server, at: "commit\x00"}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(client)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", p.server)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var cut atomic.Bool
+	go func() {
+		defer client.Close()
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := server.Read(buf)
+			if err != nil || cut.Load() {
+				return
+			}
+			if _, err := client.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		if forwards := p.forwards.Load(); forwards != nil && strings.Contains(string(buf[:n]), p.at) &&
+			(!p.once || p.forwards.CompareAndSwap(forwards, nil)) {
+			cut.Store(true)
+			if *forwards {
+				_, _ = server.Write(buf[:n])
+				_, _ = io.Copy(io.Discard, client) // until the client's connection ends, with the answer
+			}
+			return
+		}
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// A commit whose reply is lost is found out: its caller gets the outcome if it has landed, and else an error, and it
+// does not land later.
+func TestALostCommit(t *testing.T) {
+	server := postgres.Shared(t)
+	url := server.Database(t)
+	p := newProxy(t, server.Address())
+	s := newShop(t, strings.Replace(url, server.Address(), p.Addr().String(), 1))
+	for name, landed := range map[string]bool{"reply lost": true, "request lost": false} {
+		for mode, op := range map[string]idem.Operation{"reserved": order, "atomic": atomicOrder} {
+			t.Run(name+", "+mode, func(t *testing.T) {
+				s := *s
+				s.t = t
+				id := t.Name()
+				runs := 0
+				s.handler = func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+					runs++
+					require.NoError(t, tx.Publish("placed", outboxtest.Order("")))
+					return insert(ctx, tx, order)
+				}
+				p.forwards.Store(&landed)
+				defer p.forwards.Store(nil)
+				got, err := s.order(op, id)
+				p.forwards.Store(nil)
+				require.Equal(t, landed, s.has(id))
+				require.Equal(t, landed, len(s.messages(op.Key("acme", id).ID())) == 1)
+				require.Equal(t, 1, runs)
+				if landed {
+					require.NoError(t, err)
+					require.Equal(t, "ordered "+id, got)
+					require.Equal(t, idem.Completed, s.state(op, id))
+				} else {
+					failed := new(idem.CommitError)
+					require.ErrorAs(t, err, &failed)
+					require.False(t, failed.Ambiguous)
+				}
+				s.idle()
+			})
+		}
+	}
+}

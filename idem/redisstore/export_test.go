@@ -1,0 +1,4 @@
+package redisstore
+
+// Tags are those of the groups.
+const Tags = tags

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os/user"
+	"slices"
+	"sync"
+
+	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/local/aws/iam"
+	"github.com/idem-go/idempotency/local/cloud"
+)
+
+// screen is what was printed about what runs. After an update only what is new is printed.
+type screen struct {
+	say, more func(string, ...any) // what -quiet leaves out is more
+	printed   map[string]bool
+
+	mu      sync.Mutex
+	records map[string]*dynamostore.AdminStore // of the tables of records, by their names
+}
+
+func newScreen(say, more func(string, ...any)) *screen {
+	return &screen{say: say, more: more, printed: map[string]bool{}, records: map[string]*dynamostore.AdminStore{}}
+}
+
+// once prints each line once.
+func (s *screen) once(print func(string, ...any)) func(string, ...any) {
+	return func(format string, args ...any) {
+		if line := fmt.Sprintf(format, args...); !s.printed[line] {
+			s.printed[line] = true
+			print("%s", line)
+		}
+	}
+}
+
+func (s *screen) add(table string, store *dynamostore.AdminStore) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records[table] = store
+}
+
+func (s *screen) store(table string) *dynamostore.AdminStore {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[table]
+}
+
+// stores are those of the tables of records.
+func (s *screen) stores() []*dynamostore.AdminStore {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.records))
+}
+
+// describe prints where what runs is called, and more about what it is.
+func (s *screen) describe(ctx context.Context, r *cloud.Running) error {
+	p, say, more := r.Plan(), s.once(s.say), s.once(s.more)
+	for _, kind := range slices.Sorted(maps.Keys(p.Silent)) {
+		more("without behaviour here: %d %s", len(p.Silent[kind]), kind)
+	}
+	for _, note := range p.Notes {
+		more("%s", note)
+	}
+	for _, t := range p.Tables {
+		more("table    %s", t.Name)
+		if s.store(t.Name) != nil || dynamostore.Check(ctx, r.DynamoDB, t.Name) != nil {
+			continue // it is known already, or is not one of records
+		}
+		store, err := dynamostore.NewAdminStore(r.DynamoDB, t.Name, nil)
+		if err != nil {
+			return err
+		}
+		s.add(t.Name, store)
+		url, err := consoleOf(r, store)
+		if err != nil {
+			return err
+		}
+		say("console  %s of %s", url, t.Name)
+		if len(s.stores()) == 1 {
+			say("export IDEM_TABLE=%s", t.Name)
+		}
+	}
+	for _, q := range p.Queues {
+		more("queue    %s", p.QueueURL(q.Name))
+	}
+	for _, t := range p.Topics {
+		more("topic    %s", t.Name)
+	}
+	for _, f := range p.Functions {
+		more("function %s", f.Name)
+	}
+	for _, s := range p.Schedules {
+		more("schedule %s: %s", s.Expression, s.Function)
+	}
+	for _, a := range p.APIs {
+		url := r.Endpoints.APIs[a.Key]
+		if a.Stage != "" && a.Stage != "$default" {
+			url += "/" + a.Stage
+		}
+		say("api      %s of %s", url, a.Name)
+		for _, route := range slices.Sorted(maps.Keys(a.Routes)) {
+			more("route    %s  %s", route, cmp.Or(string(a.Routes[route].Auth), "open"))
+		}
+	}
+	sayOutputs(p, more)
+	if r.Endpoints.DynamoDB != "" {
+		say("export AWS_ENDPOINT_URL_DYNAMODB=%s", r.Endpoints.DynamoDB)
+	}
+	if r.Endpoints.Queues != "" {
+		say("export AWS_ENDPOINT_URL_SQS=%s", r.Endpoints.Queues)
+	}
+	return nil
+}
+
+// credentials prints what callers need.
+func (s *screen) credentials(r *cloud.Running) error {
+	token, err := r.Issuer.Token(defaultTenant, nil, tokenLifetime)
+	if err != nil {
+		return err
+	}
+	s.say("\na token of %s: %s", defaultTenant, token)
+	s.say("export AWS_REGION=%s AWS_DEFAULT_REGION=%[1]s AWS_ACCESS_KEY_ID=%s AWS_SECRET_ACCESS_KEY=%s", iam.Region,
+		cloud.AccessKey, cloud.SecretKey)
+	s.say("export AWS_ENDPOINT_URL=%s", r.Endpoints.Functions)
+	return nil
+}
+
+// consoleOf serves the operators' pages of a table.
+func consoleOf(r *cloud.Running, store *dynamostore.AdminStore) (string, error) {
+	rc, err := reconcile.New(store, nil)
+	if err != nil {
+		return "", err
+	}
+	operator, err := user.Current()
+	if err != nil {
+		return "", err
+	}
+	pages, err := console.New(rc, &console.Options{Who: console.ThisMachine(operator.Username)})
+	if err != nil {
+		return "", err
+	}
+	return r.Serve(pages)
+}
