@@ -93,8 +93,7 @@ func TestPoisonInABusyKey(t *testing.T) {
 // new waits behind the rest.
 func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-		down := true
-		p.failWhile(&down)
+		down := p.fails()
 		var refs []outbox.Ref
 		var want []string
 		for n := range 2 * outbox.MaxHeld {
@@ -103,7 +102,7 @@ func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		deliver(t, r, refs...)
-		down = false
+		down.Store(false)
 		time.Sleep(time.Minute)
 		delivers(t, r, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, s.put("y", 0, "k"))
 		time.Sleep(time.Millisecond)
@@ -277,11 +276,11 @@ func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
 // of them sends it.
 func TestWhatWasLeftIsSentOnce(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-		down := true
-		p.failWhile(&down)
+		down := p.fails()
 		deliver(t, r, s.put("a", 0, "k"))
 		time.Sleep(outbox.DefaultBackoff)
-		down, p.tries, p.before = false, 0, func() { time.Sleep(time.Second) }
+		down.Store(false)
+		p.tries, p.before = 0, func() { time.Sleep(time.Second) }
 		var both sync.WaitGroup
 		for _, record := range []string{"b", "c"} {
 			ref := s.put(record, 0, "k")
@@ -307,8 +306,7 @@ func TestOrderWithoutMemoryForAll(t *testing.T) {
 			s.all[ref].Attributes = map[string]string{"large": strings.Repeat("x", large)}
 			return ref
 		}
-		down := true
-		p.failWhile(&down)
+		down := p.fails()
 		want := map[string][]string{}
 		for n := range 3 {
 			for _, key := range []string{"a", "b"} {
@@ -318,7 +316,7 @@ func TestOrderWithoutMemoryForAll(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}
-		down = false
+		down.Store(false)
 		time.Sleep(time.Minute)
 		delivers(t, r, outbox.Report{Sent: 3, Deferred: 2}, s.put("a3", 0, "a"), s.put("b3", 0, "b"))
 		require.ElementsMatch(t, []string{"a0/0", "a1/0", "b0/0"}, p.bodies())

@@ -73,8 +73,7 @@ func TestPollNotesTries(t *testing.T) {
 func TestPollOfADestinationThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, slow := newMemoryStore(), &post{}, &post{}
-		down := true
-		slow.failWhile(&down)
+		down := slow.fails()
 		slow.before = func() { time.Sleep(9 * time.Second) }
 		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p, "slow": slow}, nil)
 		require.NoError(t, err)
@@ -87,9 +86,10 @@ func TestPollOfADestinationThatIsDown(t *testing.T) {
 			time.Sleep(time.Minute)
 			require.Len(t, p.bodies(), n+1)
 		}
+		synctest.Wait()
 		require.Zero(t, sum.Dead)
 		require.LessOrEqual(t, len(slow.calls), 44*60/10)
-		down = false
+		down.Store(false)
 		time.Sleep(5 * time.Minute)
 		require.Len(t, slow.bodies(), 30)
 	})
@@ -100,8 +100,7 @@ func TestPollGivesUp(t *testing.T) {
 	for tries, want := range map[int]int{0: 30, 3: 3} {
 		synctest.Test(t, func(t *testing.T) {
 			s, p := newMemoryStore(), &post{}
-			down := true
-			p.failWhile(&down)
+			p.fails()
 			ref := s.put("a", 0, "")
 			begun := time.Now()
 			polls(t, relay(t, s, p, &outbox.Options{MaxTries: tries}))

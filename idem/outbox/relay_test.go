@@ -435,8 +435,8 @@ func TestSweepReachesEveryShard(t *testing.T) {
 // was sent; the metric and its alarm go by it.
 func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-		down := false
-		p.failWhile(&down)
+		down := p.fails()
+		down.Store(false)
 		oldest := func() time.Time {
 			report, err := r.Sweep(within(t, time.Minute))
 			require.NoError(t, err)
@@ -451,7 +451,7 @@ func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
 		require.Equal(t, first, oldest(), "it was sent by this sweep")
 		require.Zero(t, oldest())
 
-		down = true
+		down.Store(true)
 		second := time.Now()
 		report := deliver(t, r, s.put("r3", 0, ""))
 		require.Zero(t, report.OldestAt, "a delivery sees only what it is given")
@@ -459,7 +459,7 @@ func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
 			time.Sleep(time.Hour)
 			require.Equal(t, second, oldest(), "it failed, and still waits")
 		}
-		down = false
+		down.Store(false)
 		time.Sleep(time.Hour)
 		require.Equal(t, second, oldest())
 		require.Zero(t, oldest())

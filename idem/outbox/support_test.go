@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -269,8 +270,13 @@ func (p *post) failIf(fails func(outbox.Message) bool, err error) {
 	}
 }
 
-// failWhile makes every send fail while down is true.
-func (p *post) failWhile(down *bool) { p.failIf(func(outbox.Message) bool { return *down }, errDown) }
+// fails makes every send fail while down is true, as it is at first.
+func (p *post) fails() (down *atomic.Bool) {
+	down = new(atomic.Bool)
+	down.Store(true)
+	p.failIf(func(outbox.Message) bool { return down.Load() }, errDown)
+	return down
+}
 
 // failFor makes the sends of one message fail.
 func (p *post) failFor(id string, err error) {

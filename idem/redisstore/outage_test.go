@@ -153,7 +153,7 @@ func TestWithoutMemory(t *testing.T) {
 // A server that reads its files is down, and nothing runs. Then all is there.
 func TestALoadingServer(t *testing.T) {
 	t.Parallel()
-	server := redis.Start(t, "appendonly=yes", "appendfsync=always", "key-load-delay=50000",
+	server := redis.Start(t, "appendonly=yes", "appendfsync=always", "key-load-delay=20000",
 		"loading-process-events-interval-bytes=1024")
 	s := newShop(t, connect(t, server.Address()))
 	const n = 100
@@ -161,6 +161,9 @@ func TestALoadingServer(t *testing.T) {
 		_, err := s.order(fmt.Sprint(id))
 		require.NoError(t, err)
 	}
+	// With these it reads for more than a minute.
+	did(t, s.client, "EVAL",
+		"for n = 1, 4000 do redis.call('SET', 'filler' .. n, string.rep('x', 1000)) end return 1", "0")
 	did(t, s.client, "BGREWRITEAOF") // it answers while it reads a snapshot
 	require.Eventually(t, func() bool {
 		text, err := do(t, s.client, "INFO", "persistence").ToString()
@@ -175,6 +178,7 @@ func TestALoadingServer(t *testing.T) {
 		failed := new(protocol.StoreError)
 		return errors.As(err, &failed) && strings.Contains(err.Error(), "LOADING") && failed.Down && !failed.Ambiguous
 	}, time.Minute, time.Millisecond)
+	did(t, s.client, "CONFIG", "SET", "key-load-delay", "0")
 	require.NoError(t, <-started)
 	for id := range n {
 		_, err := s.order(fmt.Sprint(id))
