@@ -26,7 +26,7 @@ func (c *claims) of(id string) *Row {
 func (c *claims) note(w *Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !w.runs {
+	if w.rec == nil {
 		delete(c.rows, w.Row.ID)
 		return
 	}
@@ -39,5 +39,7 @@ func (c *claims) note(w *Change) {
 	if c.rows == nil {
 		c.rows = map[string]Row{}
 	}
-	c.rows[w.Row.ID] = w.Row
+	row := w.Row
+	row.rec = w.rec
+	c.rows[w.Row.ID] = row
 }

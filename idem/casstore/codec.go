@@ -27,15 +27,16 @@ type stored struct {
 	protocol.Record `json:",inline"`
 }
 
-// encode returns the data of the record's row, and adds the results that do not lie in it to the parts.
-func encode(rec *protocol.Record, parts map[string][]byte) ([]byte, error) {
+// encode makes the change's row with the record, and puts the results that do not lie in it.
+func encode(rec *protocol.Record, c *Change) (err error) {
 	row := stored{format, int64((rec.Retention + time.Second - 1) / time.Second), *rec}
 	at := func(t time.Time, to time.Duration) time.Time { return protocol.RoundUp(t, to).UTC() }
 	down := func(t time.Time) time.Time { return t.Truncate(time.Millisecond).UTC() }
 	row.LeaseUntil, row.ExpiresAt = at(rec.LeaseUntil, time.Millisecond), at(rec.ExpiresAt, time.Second)
 	row.CreatedAt, row.UpdatedAt, row.Due = down(rec.CreatedAt), down(rec.UpdatedAt), down(rec.Due)
 	row.OpenSince, row.EscalatedAt = down(rec.OpenSince), down(rec.EscalatedAt)
-	row.Body = outline(rec.Body, inRow, parts)
+	row.Body = outline(rec.Body, inRow, c.Put)
+	c.Row.Body, row.Body.Data = row.Body.Data, nil
 	row.Steps = maps.Clone(rec.Steps)
 	room := stepsInRow
 	for _, st := range rec.Steps {
@@ -47,11 +48,19 @@ func encode(rec *protocol.Record, parts map[string][]byte) ([]byte, error) {
 			limit = lateInRow
 		}
 		if len(st.Body.Data) > limit {
-			st.Body = outline(st.Body, limit, parts)
+			st.Body = outline(st.Body, limit, c.Put)
 			row.Steps[name] = st
 		}
 	}
-	return json.Marshal(&row)
+	if c.Row.Data, err = json.Marshal(&row); err != nil {
+		return fmt.Errorf("casstore: record %q: %w", rec.ID, err)
+	}
+	if rec.State == protocol.InProgress {
+		row.Record.Retention, row.Body.Data = time.Duration(row.Retention)*time.Second, c.Row.Body
+		c.rec = &row.Record
+	}
+	c.Expires, c.Due, c.Shard = rec.ExpiresAt, rec.Due, shardOf(rec)
+	return nil
 }
 
 // outline makes a part of a result that is larger than the limit.
@@ -90,6 +99,9 @@ func decode(row Row) (*protocol.Record, error) {
 	if row.Version == 0 {
 		return nil, nil
 	}
+	if row.rec != nil {
+		return row.rec, nil
+	}
 	got := stored{}
 	// A write would lose what it does not know.
 	if err := json.Unmarshal(row.Data, &got, json.RejectUnknownMembers(true)); err != nil {
@@ -102,6 +114,9 @@ func decode(row Row) (*protocol.Record, error) {
 		return nil, unreadable(row.ID, "it is that of %q", got.ID)
 	}
 	got.Record.Retention = time.Duration(got.Retention) * time.Second
+	if len(row.Body) > 0 {
+		got.Body.Data = row.Body
+	}
 	if problem := damage(&got.Record); problem != "" {
 		return nil, unreadable(row.ID, "%s", problem)
 	}

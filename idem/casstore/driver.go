@@ -10,7 +10,7 @@ import (
 // Driver is a table of rows, each with parts, and of changes. Its methods are safe for concurrent use. An error is a
 // [*protocol.StoreError], whose Ambiguous says that a change may have been made or may still be: a store makes the
 // call again after one that is Ambiguous or Down. A driver itself sends nothing twice. It keeps no reference to what
-// it is given.
+// it is given, nor to what it returns.
 type Driver interface {
 	// Read returns the row of an id, with no data if there is none, consistently: it sees every change that was
 	// confirmed before.
@@ -45,6 +45,10 @@ type Row struct {
 	// Version is a random number, another one for each change; 0 stands for no row.
 	Version int64
 	Data    []byte
+	// Body is a result that lies in the row; nil or empty for none.
+	Body []byte
+
+	rec *protocol.Record // what is in it, if this process has written it; no driver has it
 }
 
 // Change replaces, makes or removes a row.
@@ -68,7 +72,7 @@ type Change struct {
 	// Created is the CreatedAt of the record that Unit commits with, and At when that is.
 	Created, At time.Time
 
-	runs bool // the row is that of an attempt that runs in this process
+	rec *protocol.Record // what is in Row, of an attempt that runs in this process; otherwise nil
 }
 
 // Place is where a row is among those that are due.

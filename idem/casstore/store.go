@@ -118,12 +118,9 @@ func (s *Store) change(old, next *protocol.Record, w with) (*Change, error) {
 	before := partsOf(old)
 	if next != nil {
 		c.Put = map[string][]byte{}
-		data, err := encode(next, c.Put)
-		if err != nil {
-			return nil, fmt.Errorf("casstore: record %q: %w", next.ID, err)
+		if err := encode(next, c); err != nil {
+			return nil, err
 		}
-		c.Row.Data, c.Expires, c.Due, c.Shard = data, next.ExpiresAt, next.Due, shardOf(next)
-		c.runs = next.State == protocol.InProgress
 		for name := range partsOf(next) {
 			delete(before, name)
 		}
@@ -165,7 +162,8 @@ func (s *Store) read(ctx context.Context, op string, call func() error) error {
 	}
 }
 
-// Stored returns what is stored of a record, in JSON, also if the record cannot be read; nil if there is none.
+// Stored returns what is stored of a record, in JSON and without its result, also if the record cannot be read; nil if
+// there is none.
 func (s *Store) Stored(ctx context.Context, id string) (data []byte, err error) {
 	err = s.read(ctx, "Stored", func() error {
 		row, err := s.driver.Read(ctx, id)

@@ -4,109 +4,84 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/fingerprint"
+	"github.com/idem-go/idempotency/idem/testenv/duel"
 	"github.com/idem-go/idempotency/idem/testenv/postgres"
 )
 
-// byHand is what a team would write: a claim that says what is there, and an end that only its owner writes.
+// byHand is what a team would write with the same promise: a claim that says what is there, that others can take over
+// when its lease is over, and that a sweep finds; and an end that only its owner writes.
 type byHand struct{ pool *pgxpool.Pool }
 
-func (h byHand) first(ctx context.Context, id string, body []byte) error {
-	var claimed bool
-	err := h.pool.QueryRow(ctx, `WITH w AS (INSERT INTO by_hand (id, owner, state, fingerprint, lease, created, expires)
-	VALUES ($1, $2, 'in_progress', $3, now() + interval '30 s', now(), now() + interval '1 day')
-	ON CONFLICT DO NOTHING RETURNING 1)
-	SELECT EXISTS (TABLE w)`, id, "owner-"+id, "1:hash").Scan(&claimed)
+const byHandTable = `CREATE TABLE by_hand (
+	id text COLLATE "C" PRIMARY KEY, owner text NOT NULL, state text NOT NULL, attempt int NOT NULL,
+	fingerprint text NOT NULL, lease timestamptz NOT NULL, created timestamptz NOT NULL, updated timestamptz NOT NULL,
+	due timestamptz, expires timestamptz, body bytea
+) WITH (fillfactor = 70);
+CREATE INDEX ON by_hand (due) WHERE due IS NOT NULL;
+CREATE INDEX ON by_hand (expires) WHERE expires IS NOT NULL`
+
+const claimByHand = `WITH w AS (
+	INSERT INTO by_hand (id, owner, state, attempt, fingerprint, lease, created, updated, due)
+	VALUES ($1, $2, 'in_progress', 1, $3, $4, now(), now(), $4) ON CONFLICT DO NOTHING RETURNING 1)
+SELECT EXISTS (TABLE w), r.state, r.owner, r.fingerprint, r.lease, r.body FROM (SELECT) AS one
+LEFT JOIN by_hand AS r ON r.id = $1`
+
+func (h byHand) claim(ctx context.Context, id, owner string) (claimed bool, body []byte, err error) {
+	call := duel.Execution(id)
+	var state, by, fingerprint *string
+	var lease *time.Time
+	err = h.pool.QueryRow(ctx, claimByHand, call.Key.ID(), owner, call.Fingerprint, time.Now().Add(30*time.Second)).
+		Scan(&claimed, &state, &by, &fingerprint, &lease, &body)
+	if err == nil && !claimed && *fingerprint != string(call.Fingerprint) {
+		err = errors.New("another request")
+	}
+	return claimed, body, err
+}
+
+func (h byHand) first(ctx context.Context, id string) error {
+	owner := "owner-of-" + id
+	claimed, _, err := h.claim(ctx, id, owner)
 	if err != nil || !claimed {
 		return errors.Join(err, fmt.Errorf("claimed: %v", claimed))
 	}
-	tag, err := h.pool.Exec(ctx, `UPDATE by_hand SET state = 'completed', body = $3, expires = now() + interval '1 day'
-	WHERE id = $1 AND owner = $2`, id, "owner-"+id, body)
+	tag, err := h.pool.Exec(ctx, `UPDATE by_hand SET state = 'completed', body = $3, updated = now(), due = NULL,
+	expires = now() + interval '1 day' WHERE id = $1 AND owner = $2 AND state = 'in_progress'`,
+		duel.Operation.Key("acme", id).ID(), owner, duel.Body)
 	if err == nil && tag.RowsAffected() != 1 {
 		err = errors.New("the claim is lost")
 	}
 	return err
 }
 
-func (h byHand) replay(ctx context.Context, id string) (body []byte, err error) {
-	var claimed bool
-	err = h.pool.QueryRow(ctx, `WITH w AS (INSERT INTO by_hand (id, owner, state, fingerprint, lease, created, expires)
-	VALUES ($1, $2, 'in_progress', $3, now() + interval '30 s', now(), now() + interval '1 day')
-	ON CONFLICT DO NOTHING RETURNING 1)
-	SELECT EXISTS (TABLE w), body FROM by_hand WHERE id = $1`, id, "another", "1:hash").Scan(&claimed, &body)
-	if err == nil && claimed {
+func (h byHand) replay(ctx context.Context, _ string) error {
+	claimed, body, err := h.claim(ctx, duel.Recorded(0), "another")
+	if err == nil && (claimed || len(body) != len(duel.Body)) {
 		err = errors.New("not a replay")
 	}
-	return body, err
+	return err
 }
 
-func BenchmarkPostgres(b *testing.B) {
+// BenchmarkByHand compares first executions and replays with statements by hand, on a server that writes to its disk.
+func BenchmarkByHand(b *testing.B) {
 	ctx := b.Context()
 	pool, err := pgxpool.New(ctx, postgres.Start(b, "fsync=on").Database(b)+"&pool_max_conns=32")
 	require.NoError(b, err)
 	defer pool.Close()
-	store := storeOver(b, pool)
-	engine, err := idem.New(store, nil)
+	_, err = pool.Exec(ctx, byHandTable)
 	require.NoError(b, err)
-	_, err = pool.Exec(ctx, `CREATE TABLE by_hand (id text COLLATE "C" PRIMARY KEY, owner text NOT NULL,
-	state text NOT NULL, fingerprint text NOT NULL, lease timestamptz NOT NULL, created timestamptz NOT NULL,
-	due timestamptz, expires timestamptz, body bytea);
-	CREATE INDEX ON by_hand (due) WHERE due IS NOT NULL; CREATE INDEX ON by_hand (expires) WHERE expires IS NOT NULL`)
+	side, err := duel.NewSide(ctx, storeOver(b, pool))
 	require.NoError(b, err)
-	body := []byte(strings.Repeat("x", 1<<10))
 	hand := byHand{pool}
-	op := idem.Operation{Name: "bench", Repeat: idem.Repeatable}
-	execute := func(id string) (idem.Outcome, error) {
-		return engine.Execute(ctx, idem.Call{Key: op.Key("acme", id), Fingerprint: fingerprint.Bytes(body),
-			Run: func(context.Context) idem.Answer { return idem.Answer{Body: body} }})
-	}
-	require.NoError(b, hand.first(ctx, "recorded", body))
-	_, err = execute("recorded")
-	require.NoError(b, err)
-	var n atomic.Int64
-	for name, call := range map[string]func() error{
-		"first/by hand": func() error { return hand.first(ctx, op.Key("acme", fmt.Sprint(n.Add(1))).ID(), body) },
-		"first/idem": func() error {
-			out, err := execute(fmt.Sprint(n.Add(1)))
-			if err == nil && !out.Executed {
-				err = errors.New("not a first execution")
-			}
-			return err
-		},
-		"replay/by hand": func() error { _, err := hand.replay(ctx, "recorded"); return err },
-		"replay/idem": func() error {
-			out, err := execute("recorded")
-			if err == nil && !out.Replayed {
-				err = errors.New("not a replay")
-			}
-			return err
-		},
-	} {
-		for _, callers := range []int{1, 8, 32} {
-			b.Run(fmt.Sprintf("%s/%d callers", name, callers), func(b *testing.B) {
-				b.SetParallelism(max(1, callers/2))
-				if callers == 1 {
-					for b.Loop() {
-						require.NoError(b, call())
-					}
-					return
-				}
-				b.RunParallel(func(pb *testing.PB) {
-					for pb.Next() {
-						if err := call(); err != nil {
-							b.Error(err)
-						}
-					}
-				})
-			})
-		}
+	require.NoError(b, hand.first(ctx, duel.Recorded(0)))
+	for b.Loop() {
+		require.NoError(b, duel.Run(ctx, 0.9,
+			duel.Path{Name: "first", ByHand: hand.first, Idem: side.First},
+			duel.Path{Name: "replay", ByHand: hand.replay, Idem: side.Replay}))
 	}
 }

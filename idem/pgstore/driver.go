@@ -21,15 +21,15 @@ type driver struct{ pool *pgxpool.Pool }
 // Each change is one statement, which Postgres makes whole or not at all, and which returns the row that was in its
 // way. If another transaction has made that row in the same moment, the statement does not see it, and a read does.
 const (
-	insertRow = `INSERT INTO idem_rows (id, version, data, shard, due, expires)
-	SELECT $1, $3, $4, $5, $6, $7 WHERE $2::bigint = 0 ON CONFLICT (id) DO NOTHING RETURNING 1`
-	updateRow = `UPDATE idem_rows SET version = $3, data = $4, shard = $5, due = $6, expires = $7
+	insertRow = `INSERT INTO idem_rows (id, version, data, body, shard, due, expires)
+	SELECT $1, $3, $4, $5, $6, $7, $8 WHERE $2::bigint = 0 ON CONFLICT (id) DO NOTHING RETURNING 1`
+	updateRow = `UPDATE idem_rows SET version = $3, data = $4, body = $5, shard = $6, due = $7, expires = $8
 	WHERE id = $1 AND version = $2 RETURNING 1`
 	deleteRow = `DELETE FROM idem_rows WHERE id = $1 AND version = $2 RETURNING 1`
 
 	putParts = `, put AS (INSERT INTO idem_parts (id, name, data) SELECT $1, p.name, p.data
-	FROM unnest($8::text[], $9::bytea[]) AS p(name, data) WHERE EXISTS (TABLE w) ON CONFLICT DO NOTHING)
-, dropped AS (DELETE FROM idem_parts WHERE id = $1 AND name = ANY ($10::text[]) AND EXISTS (TABLE w))`
+	FROM unnest($9::text[], $10::bytea[]) AS p(name, data) WHERE EXISTS (TABLE w) ON CONFLICT DO NOTHING)
+, dropped AS (DELETE FROM idem_parts WHERE id = $1 AND name = ANY ($11::text[]) AND EXISTS (TABLE w))`
 	allParts    = `, dropped AS (DELETE FROM idem_parts WHERE id = $1 AND EXISTS (TABLE w))`
 	addMessages = `, box AS (INSERT INTO idem_outbox
 	(record, id, number, created, destination, ordering_key, head, body, state, lane)
@@ -40,7 +40,8 @@ const (
 	SELECT $%d, $%d, $%d, $%d, $%d, $%d WHERE EXISTS (TABLE w) ON CONFLICT DO NOTHING)`
 
 	met = `
-SELECT EXISTS (TABLE w), r.version, r.data FROM (SELECT) AS one LEFT JOIN idem_rows AS r ON r.id = $1`
+SELECT EXISTS (TABLE w), r.version, r.data, r.body FROM (SELECT) AS one
+LEFT JOIN idem_rows AS r ON r.id = $1 AND NOT EXISTS (TABLE w)`
 )
 
 // statement is what makes the change, and keeps the messages with it.
@@ -53,7 +54,7 @@ func statement(c *casstore.Change, messages []*outbox.Entry) (sql string, args [
 		if c.Seen == 0 {
 			sql = "WITH w AS (" + insertRow + ")"
 		}
-		args = append(args, c.Row.Version, string(c.Row.Data), c.Shard, millis(c.Due), seconds(c.Expires))
+		args = append(args, c.Row.Version, string(c.Row.Data), c.Row.Body, c.Shard, millis(c.Due), seconds(c.Expires))
 		if len(c.Put)+len(c.Drop) > 0 {
 			var names []string
 			var data [][]byte
@@ -88,11 +89,12 @@ func change(ctx context.Context, on querier, c *casstore.Change, messages ...*ou
 	sql, args := statement(c, messages)
 	var version *int64
 	var data *string
-	if err := on.QueryRow(ctx, sql, args...).Scan(&written, &version, &data); err != nil {
+	var body []byte
+	if err := on.QueryRow(ctx, sql, args...).Scan(&written, &version, &data, &body); err != nil {
 		return row, false, false, err
 	}
 	if !written && version != nil {
-		row = casstore.Row{ID: c.Row.ID, Version: *version, Data: []byte(*data)}
+		row = casstore.Row{ID: c.Row.ID, Version: *version, Data: []byte(*data), Body: body}
 	}
 	// A row in the way of an insert that is not there, or one with the very version, has been written meanwhile.
 	return row, written, written || row.Version != c.Seen, nil
@@ -152,7 +154,8 @@ func (d driver) on(ctx context.Context, call func(*pgxpool.Conn) error) error {
 
 func read(ctx context.Context, on querier, id string) (row casstore.Row, err error) {
 	var data string
-	switch err = on.QueryRow(ctx, `SELECT version, data FROM idem_rows WHERE id = $1`, id).Scan(&row.Version, &data); {
+	switch err = on.QueryRow(ctx, `SELECT version, data, body FROM idem_rows WHERE id = $1`, id).
+		Scan(&row.Version, &data, &row.Body); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return casstore.Row{}, nil
 	case err != nil:
@@ -212,11 +215,11 @@ func (d driver) Scan(ctx context.Context, segment, segments int, after string, l
 	err = d.rows(ctx, func(rows pgx.Rows) error {
 		var row casstore.Row
 		var data string
-		err := rows.Scan(&row.ID, &row.Version, &data)
+		err := rows.Scan(&row.ID, &row.Version, &data, &row.Body)
 		row.Data = []byte(data)
 		all = append(all, row)
 		return err
-	}, `SELECT id, version, data FROM idem_rows
+	}, `SELECT id, version, data, body FROM idem_rows
 	WHERE id > $1 AND ($3 = 1 OR mod(hashtext(id)::bigint + 2147483648, $3) = $2) ORDER BY id LIMIT $4`,
 		after, segment, segments, limit)
 	if len(all) == limit {

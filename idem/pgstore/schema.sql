@@ -2,7 +2,8 @@
 CREATE TABLE IF NOT EXISTS idem_rows (
 	id      text COLLATE "C" PRIMARY KEY,
 	version bigint   NOT NULL,
-	data    text     NOT NULL,
+	data    text     NOT NULL, -- JSON
+	body    bytea, -- the result
 	shard   smallint NOT NULL,
 	due     bigint, -- milliseconds
 	expires bigint  -- seconds

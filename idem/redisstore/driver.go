@@ -50,8 +50,8 @@ func (d driver) Write(ctx context.Context, c casstore.Change) (met casstore.Row,
 	if c.Seen != 0 || due != "" || c.Entry != nil {
 		keys = append(keys, d.keys.due(group))
 	}
-	args := make([]string, 0, 12+len(c.Drop)+2*len(c.Put))
-	args = append(args, strconv.FormatInt(c.Seen, 10), version, string(c.Row.Data), due, expiry(c.Expires))
+	args := make([]string, 0, 13+len(c.Drop)+2*len(c.Put))
+	args = append(args, strconv.FormatInt(c.Seen, 10), version, string(c.Row.Data), string(c.Row.Body), due, expiry(c.Expires))
 	if e := c.Entry; e != nil {
 		keys = append(keys, d.keys.changes(group), d.keys.change(group, e.ID, e.Name))
 		n := entryNames(e)
@@ -73,19 +73,19 @@ func (d driver) Write(ctx context.Context, c casstore.Change) (met casstore.Row,
 	case len(got) == 0:
 		return met, true, nil
 	}
-	return row(c.Row.ID, got[0], got[1]), false, nil
+	return row(c.Row.ID, got), false, nil
 }
 
-// row is a row of its version and data. One of another program is none that can be read.
-func row(id, version, data string) casstore.Row {
-	n, err := strconv.ParseInt(version, 10, 64)
+// row is a row of its version, data and body. One of another program is none that can be read.
+func row(id string, got []string) casstore.Row {
+	n, err := strconv.ParseInt(got[0], 10, 64)
 	switch {
 	case err != nil:
 		return casstore.Row{ID: id, Version: -1}
 	case n == 0:
 		return casstore.Row{}
 	}
-	return casstore.Row{ID: id, Version: n, Data: []byte(data)}
+	return casstore.Row{ID: id, Version: n, Data: []byte(got[1]), Body: []byte(got[2])}
 }
 
 func (d driver) Read(ctx context.Context, id string) (casstore.Row, error) {
@@ -93,7 +93,7 @@ func (d driver) Read(ctx context.Context, id string) (casstore.Row, error) {
 }
 
 func (d driver) readRow(id string) valkey.Completed {
-	return d.read("HMGET", d.keys.row(id), "version", "data")
+	return d.read("HMGET", d.keys.row(id), "version", "data", "body")
 }
 
 // rowOf is a row that was read.
@@ -105,7 +105,7 @@ func rowOf(id string, r valkey.ValkeyResult) (casstore.Row, error) {
 	if got[0] == "" {
 		return casstore.Row{}, nil
 	}
-	return row(id, got[0], got[1]), nil
+	return row(id, got), nil
 }
 
 func (d driver) Part(ctx context.Context, id, name string) ([]byte, error) {

@@ -1,25 +1,25 @@
 -- KEYS: row, due rows, changes, change: as many as are needed
--- ARGV: version seen, version, data, among the due, expiry,
+-- ARGV: version seen, version, data, body, among the due, expiry,
 --       change: of its record, of its shard, by expiry, data, expiry
 --       how many parts to drop, their fields, fields and values of parts to put
-local row = redis.call('HMGET', KEYS[1], 'version', 'data', 'due')
+local row = redis.call('HMGET', KEYS[1], 'version', 'data', 'body', 'due')
 if (row[1] or '0') ~= ARGV[1] then
-	return {row[1] or '0', row[2] or ''}
+	return {row[1] or '0', row[2] or '', row[3] or ''}
 end
 -- The first command that writes may be refused, such as by a replica or without memory, and then nothing is changed.
 -- Those after it are not. That of a row that exists needs no memory, so that attempts end although it is used up.
 if row[1] then
 	redis.call('PERSIST', KEYS[1])
 end
-if row[3] and row[3] ~= '' then
-	redis.call('ZREM', KEYS[2], row[3])
+if row[4] and row[4] ~= '' then
+	redis.call('ZREM', KEYS[2], row[4])
 end
-if ARGV[9] ~= '' then
-	redis.call('SET', KEYS[4], ARGV[9])
-	redis.call('ZADD', KEYS[3], 0, ARGV[6], 0, ARGV[7])
-	if ARGV[10] ~= '' then
-		redis.call('PEXPIREAT', KEYS[4], ARGV[10])
-		redis.call('ZADD', KEYS[3], 0, ARGV[8])
+if ARGV[10] ~= '' then
+	redis.call('SET', KEYS[4], ARGV[10])
+	redis.call('ZADD', KEYS[3], 0, ARGV[7], 0, ARGV[8])
+	if ARGV[11] ~= '' then
+		redis.call('PEXPIREAT', KEYS[4], ARGV[11])
+		redis.call('ZADD', KEYS[3], 0, ARGV[9])
 	end
 	-- Names of changes that have expired, which the server has removed.
 	local now = string.format('(x%012d', redis.call('TIME')[1])
@@ -32,18 +32,18 @@ if ARGV[2] == '0' then
 	redis.call('UNLINK', KEYS[1])
 	return {}
 end
-if ARGV[4] ~= '' then
-	redis.call('ZADD', KEYS[2], 0, ARGV[4])
+if ARGV[5] ~= '' then
+	redis.call('ZADD', KEYS[2], 0, ARGV[5])
 end
-local drop = tonumber(ARGV[11])
-for i = 12, 11 + drop do
+local drop = tonumber(ARGV[12])
+for i = 13, 12 + drop do
 	redis.call('HDEL', KEYS[1], ARGV[i])
 end
-for i = 12 + drop, #ARGV, 2 do
+for i = 13 + drop, #ARGV, 2 do
 	redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
-redis.call('HSET', KEYS[1], 'version', ARGV[2], 'data', ARGV[3], 'due', ARGV[4])
-if ARGV[5] ~= '' then
-	redis.call('PEXPIREAT', KEYS[1], ARGV[5])
+redis.call('HSET', KEYS[1], 'version', ARGV[2], 'data', ARGV[3], 'body', ARGV[4], 'due', ARGV[5])
+if ARGV[6] ~= '' then
+	redis.call('PEXPIREAT', KEYS[1], ARGV[6])
 end
 return {}

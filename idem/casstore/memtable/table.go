@@ -48,7 +48,7 @@ func (t *Table) call(ctx context.Context, method string, make func()) error {
 }
 
 func (t *Table) Read(ctx context.Context, id string) (row casstore.Row, err error) {
-	err = t.call(ctx, "Read", func() { row = t.rows[id].Row })
+	err = t.call(ctx, "Read", func() { row = own(t.rows[id].Row) })
 	return row, err
 }
 
@@ -68,7 +68,7 @@ func (t *Table) Write(ctx context.Context, c casstore.Change) (met casstore.Row,
 func (t *Table) write(c casstore.Change, unit memstore.Unit) (casstore.Row, bool, error) {
 	old := t.rows[c.Row.ID]
 	if old.Row.Version != c.Seen {
-		return old.Row, false, nil
+		return own(old.Row), false, nil
 	}
 	if unit != nil {
 		if err := unit.CommitInMemory(t.conditions); err != nil {
@@ -93,9 +93,15 @@ func (t *Table) write(c casstore.Change, unit memstore.Unit) (casstore.Row, bool
 	for _, name := range c.Drop {
 		delete(parts, name)
 	}
-	c.Put, c.Row.Data = parts, slices.Clone(c.Row.Data)
+	c.Put, c.Row = parts, own(c.Row)
 	t.rows[c.Row.ID] = c
 	return casstore.Row{}, true, nil
+}
+
+// own is a row that shares no memory with another one.
+func own(row casstore.Row) casstore.Row {
+	row.Data, row.Body = slices.Clone(row.Data), slices.Clone(row.Body)
+	return row
 }
 
 func (t *Table) Part(ctx context.Context, id, name string) (data []byte, err error) {
@@ -135,7 +141,7 @@ func (t *Table) Scan(ctx context.Context, segment, segments int, after string, l
 				next = rows[limit-1].ID
 				break
 			}
-			rows = append(rows, t.rows[id].Row)
+			rows = append(rows, own(t.rows[id].Row))
 		}
 	})
 	return rows, next, err

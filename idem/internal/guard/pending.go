@@ -321,7 +321,11 @@ func (p *Pending) writeOne(ctx context.Context, l *pendingWrite, large bool) err
 		if !w.ExpiresAt.IsZero() {
 			w.ExpiresAt = p.expiry(now, max(w.Claim.Record.Retention, LateRequests), 0)
 		}
-		return p.Store.Withdraw(ctx, now, *w)
+		err := p.Store.Withdraw(ctx, now, *w)
+		if protocol.Answers(err) { // the claim is no more
+			return nil
+		}
+		return err
 	}
 	t := l.end
 	if !t.Written {

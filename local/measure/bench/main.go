@@ -13,9 +13,6 @@ import (
 	"os/signal"
 )
 
-// rounds of each comparison, the sides taking turns.
-const rounds = 9
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -26,9 +23,9 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	b, err := newDuel(ctx)
+	b, err := newBench(ctx)
 	if err != nil {
 		return err
 	}
-	return b.bench(ctx)
+	return b.run(ctx)
 }
