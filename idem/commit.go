@@ -32,8 +32,7 @@ type commit struct {
 	owed *guard.End
 }
 
-// commit records the attempt's outcome with its unit of work, which may be nil in
-// atomic mode.
+// commit records the attempt's outcome with its unit of work, which may be nil in atomic mode.
 func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, end ending, unit Unit) (Outcome, error) {
 	c := &commit{execution: x, a: a, ans: ans, outer: ctx, hctx: hctx}
 	if a.atomic() && end.State != Completed && end.State != Failed && end.State != Pending {

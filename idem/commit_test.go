@@ -23,6 +23,7 @@ type effect struct {
 	refuse    error
 	ambiguous bool // an earlier try of the refused write may still arrive
 	sealed    bool
+	dropped   bool
 	size      int
 }
 
@@ -32,6 +33,8 @@ func (e *effect) Seal() bool {
 }
 
 func (e *effect) Size() int { return e.size }
+
+func (e *effect) Drop() { e.dropped = true }
 
 func (e *effect) CommitInMemory(func(any) (bool, any)) error {
 	if e.refuse != nil {
@@ -59,6 +62,49 @@ func pay(e effect, err error) func(context.Context, int) (string, error) {
 			return "", errors.New("another unit")
 		}
 		return "paid", err
+	}
+}
+
+// A unit that does not commit is dropped before the outcome is written: the write may need what it holds, such as the
+// last connection.
+func TestAUnitIsDroppedBeforeAWriteWithoutIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		op     idem.Operation
+		err    error
+		panics bool
+		before bool
+	}{
+		"result":            {safe, nil, false, false},
+		"error":             {safe, errPlain, false, true},
+		"permanent":         {safe, idem.Permanent(errPlain), false, true},
+		"panic":             {safe, nil, true, true},
+		"atomic":            {atomically, nil, false, false},
+		"permanent, atomic": {atomically, idem.Permanent(errPlain), false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			e := &effect{n: 1}
+			writes := 0
+			r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+				writes++
+				require.Equal(t, tc.before, e.dropped)
+				return c.Do(ctx)
+			}, idemtest.Finish)
+			func() {
+				defer func() { require.Equal(t, tc.panics, recover() != nil) }()
+				_, err := idem.Do(t.Context(), r.engine, tc.op.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
+					_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
+					require.NoError(t, err)
+					if tc.panics {
+						panic("over")
+					}
+					return "paid", tc.err
+				})
+				require.Equal(t, tc.err == nil, err == nil)
+			}()
+			require.Equal(t, 1, writes)
+			require.True(t, e.dropped)
+		})
 	}
 }
 

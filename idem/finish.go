@@ -104,8 +104,7 @@ func noticeOf(s State) notice.Kind {
 	return notice.Parked
 }
 
-// lost answers the caller of an attempt that lost its claim: with the recorded
-// outcome if there is one, never with the attempt's own.
+// lost answers the caller of an attempt that lost its claim: with the recorded outcome, never with the attempt's own.
 func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, error) {
 	conflict, ok := errors.AsType[*protocol.ConflictError](err)
 	if !ok {

@@ -30,10 +30,10 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 		if x.ran.Load() == 0 && a.later == nil {
 			x.executed(ctx, a, began, errPanicked)
 		}
-		// The handler panics or leaves its goroutine. Nothing is recovered: the panic
-		// continues unchanged after the write of the record.
+		// The handler panics or leaves its goroutine. Nothing is recovered: the panic goes on after the write.
 		l.stop()
 		a.unit.seal()
+		a.unit.drop()
 		_ = a.journal.close()
 		x.panicked(ctx, a)
 	}()
@@ -55,7 +55,9 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 	end := x.ending(a, class, ans, failureOf(ans.Err))
 	ended = true
 	l.stop()
-
+	if unit == nil || end.State != Completed { // what it holds may be what the write waits for
+		a.unit.drop()
+	}
 	if end.Omitted {
 		x.notify(ctx, notice.ResultOmitted, notice.Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Omitted})
 	}
