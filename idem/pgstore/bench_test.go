@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"testing"
@@ -45,7 +46,7 @@ func (h byHand) claim(ctx context.Context, id, owner string) (claimed bool, body
 }
 
 func (h byHand) first(ctx context.Context, id string) error {
-	owner := "owner-of-" + id
+	owner := rand.Text()
 	claimed, _, err := h.claim(ctx, id, owner)
 	if err != nil || !claimed {
 		return errors.Join(err, fmt.Errorf("claimed: %v", claimed))
@@ -59,8 +60,8 @@ func (h byHand) first(ctx context.Context, id string) error {
 	return err
 }
 
-func (h byHand) replay(ctx context.Context, _ string) error {
-	claimed, body, err := h.claim(ctx, duel.Recorded(0), "another")
+func (h byHand) replay(ctx context.Context, id string) error {
+	claimed, body, err := h.claim(ctx, id, rand.Text())
 	if err == nil && (claimed || len(body) != len(duel.Body)) {
 		err = errors.New("not a replay")
 	}
@@ -78,10 +79,10 @@ func BenchmarkByHand(b *testing.B) {
 	side, err := duel.NewSide(ctx, storeOver(b, pool))
 	require.NoError(b, err)
 	hand := byHand{pool}
-	require.NoError(b, hand.first(ctx, duel.Recorded(0)))
+	require.NoError(b, duel.Record(ctx, hand.first))
 	for b.Loop() {
 		require.NoError(b, duel.Run(ctx, 0.9,
-			duel.Path{Name: "first", ByHand: hand.first, Idem: side.First},
-			duel.Path{Name: "replay", ByHand: hand.replay, Idem: side.Replay}))
+			duel.Path{Name: "first", ID: duel.NewID, ByHand: hand.first, Idem: side.First},
+			duel.Path{Name: "replay", ID: duel.Recorded, ByHand: hand.replay, Idem: side.Replay}))
 	}
 }

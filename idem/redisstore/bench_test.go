@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strconv"
 	"testing"
@@ -49,7 +50,7 @@ func (h byHand) claim(ctx context.Context, id, owner string) ([]string, error) {
 func millis(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 
 func (h byHand) first(ctx context.Context, id string) error {
-	owner := "owner-of-" + id
+	owner := rand.Text()
 	if got, err := h.claim(ctx, id, owner); err != nil || len(got) > 0 {
 		return errors.Join(err, errors.New("not claimed"))
 	}
@@ -62,8 +63,8 @@ func (h byHand) first(ctx context.Context, id string) error {
 	return err
 }
 
-func (h byHand) replay(ctx context.Context, _ string) error {
-	got, err := h.claim(ctx, duel.Recorded(0), "another")
+func (h byHand) replay(ctx context.Context, id string) error {
+	got, err := h.claim(ctx, id, rand.Text())
 	if err == nil && (len(got) == 0 || len(got[4]) != len(duel.Body)) {
 		err = errors.New("not a replay")
 	}
@@ -82,10 +83,10 @@ func BenchmarkByHand(b *testing.B) {
 	side, err := duel.NewSide(b.Context(), store)
 	require.NoError(b, err)
 	hand := byHand{client}
-	require.NoError(b, hand.first(b.Context(), duel.Recorded(0)))
+	require.NoError(b, duel.Record(b.Context(), hand.first))
 	for b.Loop() {
 		require.NoError(b, duel.Run(b.Context(), 0.9,
-			duel.Path{Name: "first", ByHand: hand.first, Idem: side.First},
-			duel.Path{Name: "replay", ByHand: hand.replay, Idem: side.Replay}))
+			duel.Path{Name: "first", ID: duel.NewID, ByHand: hand.first, Idem: side.First},
+			duel.Path{Name: "replay", ID: duel.Recorded, ByHand: hand.replay, Idem: side.Replay}))
 	}
 }

@@ -21,12 +21,13 @@ import (
 // rounds of each comparison.
 const rounds = 9
 
-// Call makes one call, of the id if it is the first one.
+// Call makes one call with the id.
 type Call func(ctx context.Context, id string) error
 
-// Path is a call that both sides make.
+// Path is a call that both sides make, with ids of [NewID], [Recorded] or [Hot].
 type Path struct {
 	Name         string
+	ID           func() string
 	ByHand, Idem Call
 }
 
@@ -55,7 +56,7 @@ func (p Path) compare(ctx context.Context, callers int, least float64) error {
 		var got [2]float64
 		for j := range sides {
 			k := (i + j) % 2
-			x, err := throughput(ctx, callers, ops, sides[k])
+			x, err := throughput(ctx, callers, ops, p.ID, sides[k])
 			if err != nil {
 				return err
 			}
@@ -74,15 +75,15 @@ func (p Path) compare(ctx context.Context, callers int, least float64) error {
 	return nil
 }
 
-// throughput makes ops calls, with an id each, by so many callers. It returns calls per second.
-func throughput(ctx context.Context, callers, ops int, call Call) (float64, error) {
+// throughput makes ops calls by so many callers. It returns calls per second.
+func throughput(ctx context.Context, callers, ops int, id func() string, call Call) (float64, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	var done atomic.Int64
 	begun := time.Now()
 	for range callers {
 		g.Go(func() error {
 			for done.Add(1) <= int64(ops) && ctx.Err() == nil {
-				if err := call(ctx, NewID()); err != nil {
+				if err := call(ctx, id()); err != nil {
 					return err
 				}
 			}
@@ -93,10 +94,31 @@ func throughput(ctx context.Context, callers, ops int, call Call) (float64, erro
 	return float64(ops) / time.Since(begun).Seconds(), err
 }
 
-var ids atomic.Int64
+// recordedKeys are more than an engine knows as hot.
+const recordedKeys = 4096
+
+var next atomic.Int64
 
 // NewID returns an id that no call has had.
-func NewID() string { return "op-" + strconv.FormatInt(ids.Add(1), 36) }
+func NewID() string { return "op-" + strconv.FormatInt(next.Add(1), 36) }
+
+// Recorded returns an id of [Record], another one each time.
+func Recorded() string { return recorded(next.Add(1)) }
+
+// Hot returns an id of [Record], always the same.
+func Hot() string { return recorded(0) }
+
+func recorded(i int64) string { return "recorded-" + strconv.FormatInt(i%recordedKeys, 10) }
+
+// Record makes first calls with the ids that are replayed later.
+func Record(ctx context.Context, first Call) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(32)
+	for i := range int64(recordedKeys) {
+		g.Go(func() error { return first(ctx, recorded(i)) })
+	}
+	return g.Wait()
+}
 
 func middle(xs []float64) float64 { return slices.Sorted(slices.Values(xs))[len(xs)/2] }
 
@@ -115,13 +137,7 @@ func interval(xs []float64) (low, high float64) {
 }
 
 // Side is an engine's.
-type Side struct {
-	engine *idem.Engine
-	again  atomic.Int64
-}
-
-// recordedKeys are more than an engine knows as hot.
-const recordedKeys = 4096
+type Side struct{ engine *idem.Engine }
 
 // Operation is what a [Side] executes, of tenant "acme".
 var Operation = idem.Operation{Name: "bench", Repeat: idem.Repeatable}
@@ -142,17 +158,9 @@ func NewSide(ctx context.Context, store idem.Store) (*Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Side{engine: engine}
-	g, within := errgroup.WithContext(ctx)
-	g.SetLimit(32)
-	for i := range recordedKeys {
-		g.Go(func() error { return s.First(within, Recorded(i)) })
-	}
-	return s, g.Wait()
+	s := &Side{engine}
+	return s, Record(ctx, s.First)
 }
-
-// Recorded is an id that is recorded.
-func Recorded(i int) string { return "recorded-" + strconv.Itoa(i%recordedKeys) }
 
 // Execution is the call of an engine with the key.
 func Execution(id string) idem.Call {
@@ -171,15 +179,8 @@ func (s *Side) First(ctx context.Context, id string) error {
 	return err
 }
 
-// Replay is the first duplicate of a key for some time.
-func (s *Side) Replay(ctx context.Context, _ string) error {
-	return s.replay(ctx, Recorded(int(s.again.Add(1))))
-}
-
-// Hot is one of many duplicates of a key.
-func (s *Side) Hot(ctx context.Context, _ string) error { return s.replay(ctx, Recorded(0)) }
-
-func (s *Side) replay(ctx context.Context, id string) error {
+// Replay answers a duplicate.
+func (s *Side) Replay(ctx context.Context, id string) error {
 	out, err := s.engine.Execute(ctx, Execution(id))
 	if err == nil && (!out.Replayed || len(out.Body) != len(Body)) {
 		return errors.New("not a replay")

@@ -29,9 +29,9 @@ const minRatio = 0.95
 func (b *bench) run(ctx context.Context) error {
 	fmt.Print("throughput on DynamoDB Local against the same SDK calls by hand, ")
 	return errors.Join(duel.Run(ctx, minRatio,
-		duel.Path{Name: "first", ByHand: b.rawFirst, Idem: b.side.First},
-		duel.Path{Name: "replay", ByHand: b.rawReplay, Idem: b.side.Replay},
-		duel.Path{Name: "hot key", ByHand: b.rawRead, Idem: b.side.Hot}), b.latencies(ctx))
+		duel.Path{Name: "first", ID: duel.NewID, ByHand: b.rawFirst, Idem: b.side.First},
+		duel.Path{Name: "replay", ID: duel.Recorded, ByHand: b.rawReplay, Idem: b.side.Replay},
+		duel.Path{Name: "hot key", ID: duel.Hot, ByHand: b.rawRead, Idem: b.side.Replay}), b.latencies(ctx))
 }
 
 // latencies prints how long calls take, one after the other, when each call of DynamoDB takes 5 ms more than here.
@@ -41,20 +41,18 @@ func (b *bench) latencies(ctx context.Context) error {
 	fmt.Printf("  %-8s %10s %10s\n", "path", "p50", "p99")
 	b.far.Store(true)
 	defer b.far.Store(false)
-	for _, path := range []struct {
-		name string
-		call func(ctx context.Context, id string) error
-	}{{"first", b.side.First}, {"replay", b.side.Replay}, {"hot key", b.side.Hot}} {
+	for _, path := range []duel.Path{{Name: "first", ID: duel.NewID, Idem: b.side.First},
+		{Name: "replay", ID: duel.Recorded, Idem: b.side.Replay}, {Name: "hot key", ID: duel.Hot, Idem: b.side.Replay}} {
 		var took []float64
 		for range calls {
 			begun := time.Now()
-			if err := path.call(ctx, duel.NewID()); err != nil {
-				return fmt.Errorf("%s: %w", path.name, err)
+			if err := path.Idem(ctx, path.ID()); err != nil {
+				return fmt.Errorf("%s: %w", path.Name, err)
 			}
 			took = append(took, float64(time.Since(begun))/float64(time.Millisecond))
 		}
 		slices.Sort(took)
-		fmt.Printf("  %-8s %7.1f ms %7.1f ms\n", path.name, took[calls/2], took[calls*99/100])
+		fmt.Printf("  %-8s %7.1f ms %7.1f ms\n", path.Name, took[calls/2], took[calls*99/100])
 	}
 	return nil
 }
