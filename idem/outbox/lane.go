@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -57,7 +58,7 @@ func (x *run) announce(l *lane) bool {
 		return true
 	}
 	if e.Tries >= x.maxTries() {
-		x.deadLetter(l, now, e.Tries, cmp.Or(e.Reason, "no try came to an end"))
+		x.deadLetter(x.ctx, l, now, e.Tries, cmp.Or(e.Reason, "no try came to an end"))
 		return false
 	}
 	tries := e.Tries + 1
@@ -83,10 +84,12 @@ func (x *run) announce(l *lane) bool {
 func (x *run) record(l *lane, sent Sent) {
 	e := l.entries[0]
 	now := time.Now()
+	ctx, done := x.noting()
+	defer done()
 	if sent.Err == nil {
 		// If the note may be missing, the message is sent once more, under the same id of ours and another
 		// one of the service's.
-		if _, err := x.store.Dispatch(x.ctx, now, e, bounded(sent.ID, MaxSentID), now.Add(keep)); err != nil {
+		if _, err := x.store.Dispatch(ctx, now, e, bounded(sent.ID, MaxSentID), now.Add(keep)); err != nil {
 			x.breakOff(l, err)
 			return
 		}
@@ -100,7 +103,7 @@ func (x *run) record(l *lane, sent Sent) {
 	}
 	reason := bounded(sent.Err.Error(), maxReason)
 	if errors.Is(sent.Err, ErrNotSent) {
-		x.untried(l, now, reason)
+		x.untried(ctx, l, now, reason)
 		return
 	}
 	tries := e.Tries
@@ -108,11 +111,11 @@ func (x *run) record(l *lane, sent Sent) {
 		tries++
 	}
 	if errors.Is(sent.Err, ErrRejected) || tries >= x.maxTries() {
-		x.deadLetter(l, now, tries, reason)
+		x.deadLetter(ctx, l, now, tries, reason)
 		return
 	}
 	next := now.Add(x.pause(tries))
-	if _, err := x.store.Retry(x.ctx, e, tries, next, reason); err != nil {
+	if _, err := x.store.Retry(ctx, e, tries, next, reason); err != nil {
 		x.breakOff(l, err)
 		return
 	}
@@ -132,22 +135,22 @@ func bounded(text string, bytes int) string {
 }
 
 // untried takes back a try that was noted and has not been made.
-func (x *run) untried(l *lane, now time.Time, reason string) {
+func (x *run) untried(ctx context.Context, l *lane, now time.Time, reason string) {
 	l.stopped = true
 	e := l.entries[0]
 	if !l.counted {
 		return
 	}
-	if _, err := x.store.Retry(x.ctx, e, e.Tries-1, now, reason); err != nil {
+	if _, err := x.store.Retry(ctx, e, e.Tries-1, now, reason); err != nil {
 		x.breakOff(l, err)
 		return
 	}
 	e.Tries, e.NextTry = e.Tries-1, now
 }
 
-func (x *run) deadLetter(l *lane, now time.Time, tries int, reason string) {
+func (x *run) deadLetter(ctx context.Context, l *lane, now time.Time, tries int, reason string) {
 	e := l.entries[0]
-	ok, err := x.store.DeadLetter(x.ctx, now, e, tries, reason)
+	ok, err := x.store.DeadLetter(ctx, now, e, tries, reason)
 	if err != nil {
 		x.breakOff(l, err)
 		return

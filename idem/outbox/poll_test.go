@@ -134,3 +134,37 @@ func TestPollReturnsBeforeTheDeadline(t *testing.T) {
 		require.Len(t, p.bodies(), 50)
 	})
 }
+
+// A service is stopped while a message is being sent: the queue takes it, and that is noted.
+func TestAStoppedPollNotesWhatItHasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newMemoryStore(), &post{}
+		ref := s.put("a", 0, "")
+		ctx, cancel := context.WithCancel(t.Context())
+		p.before = cancel
+		relay(t, s, p, nil).Poll(ctx, time.Second, nil)
+		require.Equal(t, []string{"a/0"}, p.bodies())
+		require.Equal(t, outbox.Dispatched, s.get(ref).State)
+	})
+}
+
+// A store that hangs keeps a service that is stopped for as long as a note may take.
+func TestAStoppedPollDoesNotWaitForAStoreThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newMemoryStore(), &post{}
+		s.put("a", 0, "")
+		ctx, cancel := context.WithCancel(t.Context())
+		p.before = cancel
+		begun := time.Now()
+		relay(t, hanging{s}, p, nil).Poll(ctx, time.Second, nil)
+		require.Equal(t, 2*time.Second, time.Since(begun))
+	})
+}
+
+// hanging is a store that does not answer notes of what was sent.
+type hanging struct{ *memoryStore }
+
+func (hanging) Dispatch(ctx context.Context, _ time.Time, _ *outbox.Entry, _ string, _ time.Time) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
+}

@@ -213,6 +213,14 @@ func (x *run) limit() time.Duration {
 	return sendTimeout
 }
 
+// noting is for the note of what became of a try. It outlives the run's context by margin: what a service sends while
+// it is stopped is noted.
+func (x *run) noting() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(x.ctx))
+	stop := context.AfterFunc(x.ctx, func() { time.AfterFunc(margin, cancel) })
+	return ctx, func() { stop(); cancel() }
+}
+
 func (x *run) note(f func(*Report)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

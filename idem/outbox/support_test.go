@@ -210,9 +210,12 @@ func (s *memoryStore) HeldAfter(_ context.Context, last *outbox.Entry) (refs []o
 	return refs, err
 }
 
-func (s *memoryStore) change(op string, e *outbox.Entry, may func(*outbox.Entry) bool,
+func (s *memoryStore) change(ctx context.Context, op string, e *outbox.Entry, may func(*outbox.Entry) bool,
 	change func(*outbox.Entry)) (ok bool, err error) {
 	err = s.call(op, func() error {
+		if err := ctx.Err(); err != nil {
+			return err // as of a database
+		}
 		now := s.all[e.Ref()]
 		if ok = now != nil && now.Created.Equal(e.Created) && may(now); ok {
 			change(now)
@@ -224,27 +227,27 @@ func (s *memoryStore) change(op string, e *outbox.Entry, may func(*outbox.Entry)
 
 func waits(e *outbox.Entry) bool { return e.State == outbox.New || e.State == outbox.Retrying }
 
-func (s *memoryStore) Begin(_ context.Context, e *outbox.Entry, tries int, next time.Time) (bool, error) {
-	return s.change("Begin", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries < tries },
+func (s *memoryStore) Begin(ctx context.Context, e *outbox.Entry, tries int, next time.Time) (bool, error) {
+	return s.change(ctx, "Begin", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries < tries },
 		func(e *outbox.Entry) { e.Tries, e.NextTry, e.State = tries, next, outbox.Retrying })
 }
 
-func (s *memoryStore) Retry(_ context.Context, e *outbox.Entry, tries int, next time.Time,
+func (s *memoryStore) Retry(ctx context.Context, e *outbox.Entry, tries int, next time.Time,
 	reason string) (bool, error) {
 	known := max(tries, e.Tries)
-	return s.change("Retry", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries <= known },
+	return s.change(ctx, "Retry", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries <= known },
 		func(e *outbox.Entry) { e.Tries, e.NextTry, e.Reason, e.State = tries, next, reason, outbox.Retrying })
 }
 
-func (s *memoryStore) DeadLetter(_ context.Context, _ time.Time, e *outbox.Entry, tries int,
+func (s *memoryStore) DeadLetter(ctx context.Context, _ time.Time, e *outbox.Entry, tries int,
 	reason string) (bool, error) {
-	return s.change("DeadLetter", e, waits,
+	return s.change(ctx, "DeadLetter", e, waits,
 		func(e *outbox.Entry) { e.Tries, e.Reason, e.State = tries, reason, outbox.Dead })
 }
 
-func (s *memoryStore) Dispatch(_ context.Context, now time.Time, e *outbox.Entry, sentID string,
+func (s *memoryStore) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, sentID string,
 	_ time.Time) (bool, error) {
-	return s.change("Dispatch", e, func(e *outbox.Entry) bool { return e.State != outbox.Dispatched },
+	return s.change(ctx, "Dispatch", e, func(e *outbox.Entry) bool { return e.State != outbox.Dispatched },
 		func(e *outbox.Entry) { e.State, e.SentID, e.SentAt = outbox.Dispatched, sentID, now })
 }
 
