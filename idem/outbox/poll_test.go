@@ -114,6 +114,45 @@ func TestPollGivesUp(t *testing.T) {
 	}
 }
 
+// Several programs poll one store, each for destinations of its own: none gives up a message of another, nor
+// counts a try. Those that stay are reported.
+func TestPollLeavesMessagesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newMemoryStore(), &post{}
+		var refs []outbox.Ref
+		for n := range 3 {
+			refs = append(refs, s.put("a", n, ""), s.put("b", n, "k"))
+		}
+		for _, ref := range refs {
+			s.all[ref].Destination = "others"
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+		defer cancel()
+		begun, waited := time.Now(), time.Duration(0)
+		tried, problems := 0, []string(nil)
+		relay(t, s, p, nil).Poll(ctx, time.Second, func(r outbox.Report, _ error) {
+			if tried += r.Failed + r.Dead + r.Left; r.Deferred > 0 && waited == 0 {
+				problems, waited = r.Problems, time.Since(begun)
+			}
+		})
+		require.Zero(t, tried)
+		require.Len(t, problems, 1)
+		require.Contains(t, problems[0], `destination "others"`)
+		require.GreaterOrEqual(t, waited, outbox.DefaultGrace)
+		for _, ref := range refs {
+			e := s.get(ref)
+			require.Equal(t, outbox.New, e.State)
+			require.Zero(t, e.Tries)
+			require.Zero(t, e.NextTry)
+		}
+		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"others": p}, nil)
+		require.NoError(t, err)
+		polls(t, r)
+		time.Sleep(time.Second)
+		require.Len(t, p.bodies(), len(refs))
+	})
+}
+
 // In a function that is called every minute, Poll returns in time.
 func TestPollReturnsBeforeTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

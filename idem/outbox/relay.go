@@ -78,7 +78,7 @@ type Relay struct {
 
 // NewRelay returns a relay that sends the messages of a destination with the sender of that
 // name. A message for a destination without a sender is treated as if the destination were
-// down, and becomes a dead letter in the end. Mistakes are errors that say what to do.
+// down, and becomes a dead letter in the end; [Relay.Poll] leaves it. Mistakes are errors that say what to do.
 func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error) {
 	r := &Relay{store: store, senders: maps.Clone(senders), cost: map[string]*cost{}, passes: map[string]*pass{},
 		reading: make(chan struct{}, readers)}

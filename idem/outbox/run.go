@@ -83,6 +83,13 @@ func (x *run) destination(name string, lanes []*lane) {
 		return l.entries[0].Tries
 	}
 	turn := slices.SortedStableFunc(slices.Values(lanes), func(a, b *lane) int { return cmp.Compare(tries(a), tries(b)) })
+	if x.polls && x.senders[name] == nil {
+		x.note(func(r *Report) {
+			x.failed[name] = giveUp
+			r.problem("messages wait for destination %q, which the relay does not know: add its route, unless another "+
+				"program sends them", name)
+		})
+	}
 	for !x.over(time.Now()) && !x.isDown(name) {
 		var next, later []*lane
 		single := false

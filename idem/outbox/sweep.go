@@ -38,10 +38,13 @@ func (r *Relay) Sweep(ctx context.Context) (Report, error) {
 
 // Poll is for a store without a stream, such as pgstore's. Every so often it sweeps each destination, and sends all
 // that waits, however young it is. It returns when the context has ended, or when that is about to reach its deadline.
-// No destination waits for another one. One that is down is looked at every 10 s, and so are messages for
-// destinations that the relay does not know. After an error it waits for 10 s, too.
+// No destination waits for another one. One that is down is looked at every 10 s, and after an error Poll waits for
+// 10 s, too.
 //
-// Poll does not use [Options.Grace]: each try is noted before it is made. Unless [Options.MaxTries] says otherwise,
+// Messages for destinations that the relay does not know may be another program's: Poll leaves them as they are.
+// Every 10 s it looks whether some are older than [Options.Grace], and reports those as deferred.
+//
+// What it sends does not use Grace: each try is noted before it is made. Unless [Options.MaxTries] says otherwise,
 // 30 tries of a message may fail, which take at least 45 minutes.
 //
 // report, if not nil, gets the report and the error of each such sweep. It is called by one goroutine at a time.
@@ -258,7 +261,7 @@ func (s *sweep) read(name string, p *pass) (entries []*Entry) {
 	switch {
 	case len(p.refs) > 0:
 	case name == "":
-		p.refs, p.cursor, err = s.store.Strays(s.ctx, p.shard, s.passed(), s.before, p.cursor)
+		p.refs, p.cursor, err = s.store.Strays(s.ctx, p.shard, s.passed(), s.begun.Add(-s.opts.Grace), p.cursor)
 	default:
 		p.refs, p.cursor, err = s.store.Waiting(s.ctx, p.shard, name, s.before, p.cursor)
 	}

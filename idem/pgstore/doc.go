@@ -36,8 +36,9 @@
 //	relay, err := outbox.NewRelay(store.Outbox(), map[string]outbox.Sender{"orders": sender}, nil)
 //	relay.Poll(ctx, time.Second, nil) // next to the service, or in a program of its own
 //
-// Several programs may poll one database. In Lambda a function on a schedule does it, such as one with a time-out of a
-// minute that is called every minute: Poll returns shortly before the time-out.
+// Several programs may poll one database, for the same destinations or for others. In Lambda a function on a schedule
+// does it, such as one with a time-out of a minute that is called every minute: Poll returns shortly before the
+// time-out.
 //
 //	lambda.Start(func(ctx context.Context) { relay.Poll(ctx, time.Second, nil) })
 //
