@@ -119,8 +119,11 @@ func harness(s *redisstore.Store, client valkey.Client, prefix string) storetest
 			{Name: "newer version", Do: data(`"v":1`, `"v":2`)},
 			{Name: "no owner", Do: data(`"owner"`, `"seen"`)},
 			{Name: "cut short", Do: data(`}`, ``)},
-			{Name: "no version", Do: func(ctx context.Context, id string) error {
+			{Name: "another version", Do: func(ctx context.Context, id string) error {
 				return do(ctx, id, "HSET", "version", "x").Error()
+			}},
+			{Name: "without a version", Do: func(ctx context.Context, id string) error {
+				return do(ctx, id, "HDEL", "version").Error()
 			}},
 			{Name: "no data", Do: func(ctx context.Context, id string) error { return do(ctx, id, "HDEL", "data").Error() }},
 			{Name: "missing part", Parts: true, Do: parts(func(ctx context.Context, id, field string) error {

@@ -76,7 +76,7 @@ func (d driver) Write(ctx context.Context, c casstore.Change) (met casstore.Row,
 	return row(c.Row.ID, got), false, nil
 }
 
-// row is a row of its version, data and body. One of another program is none that can be read.
+// row is a row of its version, data and body. One of another program, or without its version, cannot be read.
 func row(id string, got []string) casstore.Row {
 	n, err := strconv.ParseInt(got[0], 10, 64)
 	switch {
@@ -102,7 +102,7 @@ func rowOf(id string, r valkey.ValkeyResult) (casstore.Row, error) {
 	if err != nil {
 		return casstore.Row{}, failed(err, false)
 	}
-	if got[0] == "" {
+	if got[0] == "" && got[1] == "" {
 		return casstore.Row{}, nil
 	}
 	return row(id, got), nil

@@ -3,8 +3,9 @@
 --       change: of its record, of its shard, by expiry, data, expiry
 --       how many parts to drop, their fields, fields and values of parts to put
 local row = redis.call('HMGET', KEYS[1], 'version', 'data', 'body', 'due')
-if (row[1] or '0') ~= ARGV[1] then
-	return {row[1] or '0', row[2] or '', row[3] or ''}
+local version = row[1] or row[2] and '' or '0' -- one that has lost it is not absent
+if version ~= ARGV[1] then
+	return {version, row[2] or '', row[3] or ''}
 end
 -- The first command that writes may be refused, such as by a replica or without memory, and then nothing is changed.
 -- Those after it are not. That of a row that exists needs no memory, so that attempts end although it is used up.
