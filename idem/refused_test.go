@@ -119,7 +119,8 @@ func (lossy) Traits() protocol.Traits { return protocol.Traits{Lossy: errLossy} 
 var errLossy = &idem.ConfigError{What: "store", Problem: "is lossy"}
 
 // Over a store that may lose a claim nothing runs that must not run again, and nothing is accepted. What is repeatable
-// runs, but for its steps of AtMostOnce. In shadow the handler runs, and the notice says what would be refused.
+// runs, but for its steps of AtMostOnce and those with a compensation: without the mark that they were undone the
+// operation completes. In shadow the handler runs, and the notice says what would be refused.
 func TestOverALossyStore(t *testing.T) {
 	var noticed []notice.Notice
 	e := engineOver(t, lossy{memstore.New()}, &idem.Options{Observer: func(_ context.Context, n notice.Notice) {
@@ -137,6 +138,11 @@ func TestOverALossyStore(t *testing.T) {
 				}
 				if !errors.Is(err, errLossy) {
 					return idem.Answer{Err: fmt.Errorf("the step is not refused: %w", err)}
+				}
+				err = idem.StepEffect(ctx, "book", func(context.Context) error { once++; return nil },
+					&idem.EffectConfig{Compensate: func(context.Context) error { return nil }})
+				if !errors.Is(err, errLossy) {
+					return idem.Answer{Err: fmt.Errorf("the step with a compensation is not refused: %w", err)}
 				}
 				return idem.Answer{Err: idem.StepEffect(ctx, "reserve", func(context.Context) error { return nil }, nil)}
 			}})

@@ -57,7 +57,7 @@ func newStep(ctx context.Context, name string, result reflect.Type, o stepOption
 	case strings.HasPrefix(name, ownSteps):
 		return nil, s.bad("names that begin with %q are the engine's own", ownSteps)
 	}
-	if err := s.a.engine().traits.Lossy; err != nil && o.semantics == AtMostOnce && !s.a.shadow {
+	if err := s.a.engine().traits.Lossy; err != nil && (o.semantics == AtMostOnce || o.compensate != nil) && !s.a.shadow {
 		return nil, err
 	}
 	if problem := o.problem(); problem != "" {

@@ -24,9 +24,10 @@
 //
 //   - [Durable]: MemoryDB; ElastiCache with synchronous durability; a server of your own with appendonly yes,
 //     appendfsync always and no replica that takes over.
-//   - [Lossy]: any other one. Operations that are not repeatable, work that is accepted for later and steps of
-//     [idem.AtMostOnce] get a [*protocol.ConfigError], and nothing runs. What is repeatable is not repeated unless the
-//     server loses something.
+//   - [Lossy]: any other one. Operations that are not repeatable, work that is accepted for later, steps of
+//     [idem.AtMostOnce] and steps with a compensation get a [*protocol.ConfigError], and nothing runs. What is
+//     repeatable is not repeated unless the server loses something. A pause can be lost, too, and what a limit has
+//     counted: operations run on, and more keys than the limit pass.
 //
 // A server that was flushed, or that comes back without its data, is an empty one: the same as if all records had
 // expired. An attempt that runs then cannot record its outcome, and another one may run at the same time.

@@ -19,7 +19,7 @@ const (
 	// your own with appendonly yes, appendfsync always and no replica that takes over.
 	Durable Promise = iota + 1
 	// Lossy servers may lose it, such as when a replica takes over: any other one. Operations that are not repeatable,
-	// accepted work and steps of [idem.AtMostOnce] are refused.
+	// accepted work, steps of [idem.AtMostOnce] and steps with a compensation are refused.
 	Lossy
 )
 
@@ -69,8 +69,8 @@ var (
 			"records in the database of the business's rows, as with pgstore and dynamostore"}, errors.ErrUnsupported)
 	errLossy = &protocol.ConfigError{What: "redisstore",
 		Problem: "redisstore.Lossy says that the server may lose what it has confirmed, also a claim, and then a second " +
-			"call runs: declare the operation idem.Repeatable if that does no harm, make its step one of idem.AtLeastOnce, " +
-			"or use a server that is redisstore.Durable"}
+			"call runs: declare the operation idem.Repeatable if that does no harm, make its step one of idem.AtLeastOnce " +
+			"without a compensation, or use a server that is redisstore.Durable"}
 )
 
 // Traits say what the store refuses; see [idem.Store].
