@@ -68,21 +68,36 @@ func connectToPostgres(ctx context.Context, g Globals, c *serverClock) (*backend
 
 func connectToRedis(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 	o, err := valkey.ParseURL(g.Store)
-	if err != nil {
-		return nil, misuse("--store: %v", err)
+	if err != nil { // which quotes the password
+		return nil, misuse("--store is no URL of a Redis, such as rediss://user:password@host:6379/0?promise=durable: " +
+			"in a password write %%2F for /, and so on")
+	}
+	u, _ := url.Parse(g.Store)
+	// Where nothing executes it does not matter what the server promises.
+	promised := u.Query().Get("promise")
+	promise := map[string]redisstore.Promise{"": redisstore.Lossy, "lossy": redisstore.Lossy,
+		"durable": redisstore.Durable}[promised]
+	if promise == 0 {
+		return nil, misuse("--store: promise is durable or lossy, and not %q", promised)
 	}
 	o.DisableCache, o.DisableRetry = true, true
 	client, err := valkey.NewClient(o)
 	if err != nil {
 		return nil, &protocol.StoreError{Op: "connect", Down: true, Err: err}
 	}
-	// Nothing executes here: it does not matter what the server promises.
-	store, err := redisstore.New(client, redisstore.Options{Promise: redisstore.Lossy})
+	store, err := redisstore.New(client, redisstore.Options{Promise: promise, Prefix: u.Query().Get("prefix")})
 	if err != nil {
 		return nil, err
 	}
 	return &backend{
-		store: store, scanner: store, letters: noLetters{}, check: store.Check,
+		store: store, scanner: store, letters: noLetters{},
+		check: func(ctx context.Context) error {
+			if promised == "" {
+				return misuse("a check needs the promise that the service declares: end --store with ?promise=durable or " +
+					"?promise=lossy")
+			}
+			return store.Check(ctx)
+		},
 		caller: func(context.Context) string { return userName() },
 		time: func(ctx context.Context) (time.Duration, bool, error) {
 			parts, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()

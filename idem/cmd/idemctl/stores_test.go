@@ -100,26 +100,32 @@ func TestTheCommandSettlesQuestionsInPostgres(t *testing.T) {
 }
 
 func TestTheCommandSettlesQuestionsInRedis(t *testing.T) {
-	url := "redis://" + redis.Start(t).Address()
-	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{strings.TrimPrefix(url, "redis://")},
-		DisableCache: true})
+	server := redis.Start(t, "appendonly=yes", "appendfsync=everysec", "maxmemory-policy=noeviction")
+	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{server.Address()}, DisableCache: true})
 	require.NoError(t, err)
 	defer client.Close()
-	store, err := redisstore.New(client, redisstore.Options{Promise: redisstore.Durable})
+	store, err := redisstore.New(client, redisstore.Options{Promise: redisstore.Durable, Prefix: "shop"})
 	require.NoError(t, err)
-	settles(t, url, store)
+	url := "redis://" + server.Address() + "/0?prefix=shop"
+	require.Contains(t, at(t, url, exitUsage, "check"), "?promise=durable")
+	require.Contains(t, at(t, url+"&promise=durable", exitFailed, "check"), "has appendfsync everysec")
+	require.Contains(t, at(t, url+"&promise=most", exitUsage, "list"), "durable or lossy")
+	settles(t, url+"&promise=lossy", store)
 	require.Contains(t, at(t, url, exitUsage, "dead", "list"), "the store has no outbox")
 }
 
 func TestStoresThatAreNone(t *testing.T) {
 	for url, problem := range map[string]string{
-		"mysql://db": "which begins with postgres://", "postgres://%zz": "--store: ", "redis://%zz": "--store: ",
+		"mysql://db": "which begins with postgres://", "postgres://%zz": "--store: ", "redis://:secret@%zz": "--store is no URL",
+		"redis://:secret/@redis": "--store is no URL", "redis://redis:secret@redis/secret": "--store is no URL",
 		"postgres://127.0.0.1:1/x": "connection refused",
 	} {
 		code := exitUsage
 		if strings.HasSuffix(url, ":1/x") {
 			code = exitFailed
 		}
-		require.Contains(t, at(t, url, code, "list"), problem, url)
+		said := at(t, url, code, "list")
+		require.Contains(t, said, problem, url)
+		require.NotContains(t, said, "secret")
 	}
 }
