@@ -1,8 +1,11 @@
 package redisstore
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 
@@ -16,6 +19,7 @@ var refusals = map[string]protocol.StoreError{
 	// It has no room or no time. It may well answer what is recorded.
 	"OOM": {Down: true, Throttled: true}, "BUSY": {Down: true, Throttled: true}, "TRYAGAIN": {Down: true, Throttled: true},
 	"NOREPLICAS": {Down: true, Throttled: true}, "MISCONF": {Down: true, Throttled: true},
+	"max": {Down: true, Throttled: true}, // "max number of clients reached", to a new connection
 	// It is another one, or it is not ready.
 	"MOVED": {Down: true}, "ASK": {Down: true}, "CLUSTERDOWN": {Down: true}, "LOADING": {Down: true},
 	"READONLY": {Down: true}, "MASTERDOWN": {Down: true}, "UNBLOCKED": {Down: true}, "NOSCRIPT": {Down: true},
@@ -32,11 +36,25 @@ func failed(err error, write bool) error {
 		out.Err, out.Ambiguous = err, write && !known // a script that fails has done what it did before
 		return &out
 	}
-	out := &protocol.StoreError{Err: err, Down: true}
+	out := &protocol.StoreError{Err: err, Down: ofConnection(err)}
 	dial, ok := errors.AsType[*net.OpError](err)
 	unsent := ok && dial.Op == "dial" || errors.Is(err, valkey.ErrNoSlot)
 	out.Ambiguous = write && !unsent
 	return out
+}
+
+// ofConnection reports whether the error is one of a connection to a server. Any other one, such as that of
+// ClientOption.AuthCredentialsFn, says nothing about the server, also if it wraps one of another connection.
+func ofConnection(err error) bool {
+	switch err {
+	case io.EOF, io.ErrUnexpectedEOF, context.Canceled, valkey.ErrClosing, valkey.ErrNoSlot, valkey.ErrNoAddr:
+		return true
+	}
+	switch err.(type) {
+	case net.Error, *tls.CertificateVerificationError: // of the net, or that the time is over
+		return true
+	}
+	return false
 }
 
 // notOurs is the error of what no version of this package has written.

@@ -276,6 +276,54 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A server that takes no more connections is busy, and a client without credentials sends nothing: that says nothing
+// about the server.
+func TestConnectionsThatAreNotMade(t *testing.T) {
+	server := redis.Start(t)
+	admin := connect(t, server.Address())
+	var fault atomic.Pointer[error]
+	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{server.Address()}, DisableCache: true,
+		DisableRetry: true, PipelineMultiplex: -1, ClientSetInfo: valkey.DisableClientSetInfo, // or it reads no answer
+		AuthCredentialsFn: func(valkey.AuthCredentialsContext) (valkey.AuthCredentials, error) {
+			if err := fault.Load(); err != nil {
+				return valkey.AuthCredentials{}, *err
+			}
+			return valkey.AuthCredentials{}, nil
+		}})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	s := newShop(t, client)
+	fails := func(says string) *protocol.StoreError {
+		t.Helper()
+		did(t, admin, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		failed := new(protocol.StoreError)
+		require.Eventually(t, func() bool { // once the client has seen that its connection has ended
+			_, err := s.store.Get(t.Context(), "acme#order#a")
+			return errors.As(err, &failed) && strings.Contains(err.Error(), says)
+		}, time.Minute, time.Millisecond)
+		return failed
+	}
+	did(t, admin, "CONFIG", "SET", "maxclients", "1")
+	failed := fails("max number of clients")
+	require.True(t, failed.Down && failed.Throttled)
+	err = acquire(t, s.store, "a")
+	require.ErrorAs(t, err, &failed)
+	require.False(t, failed.Ambiguous, "%v", err)
+	did(t, admin, "CONFIG", "SET", "maxclients", "100")
+
+	for _, fn := range []error{
+		errors.New("there is no token"),
+		fmt.Errorf("there is no token: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}),
+		fmt.Errorf("there is no token: %w", context.DeadlineExceeded),
+	} {
+		fault.Store(&fn)
+		require.False(t, fails("there is no token").Down, "%v", fn)
+	}
+	fault.Store(nil)
+	_, err = s.order("a")
+	require.NoError(t, err)
+}
+
 // proxy is between a client and the server. It cuts the connection at a change.
 type proxy struct {
 	net.Listener
@@ -284,6 +332,8 @@ type proxy struct {
 	// gets them.
 	cut      atomic.Int64
 	forwards atomic.Bool
+	// replies, if set, changes what the server replies.
+	replies atomic.Pointer[strings.Replacer]
 }
 
 func newProxy(t *testing.T, server string) *proxy {
@@ -319,7 +369,11 @@ func (p *proxy) serve(client net.Conn) {
 			if err != nil || cut.Load() {
 				return
 			}
-			if _, err := client.Write(buf[:n]); err != nil {
+			reply := string(buf[:n])
+			if r := p.replies.Load(); r != nil {
+				reply = r.Replace(reply)
+			}
+			if _, err := io.WriteString(client, reply); err != nil {
 				return
 			}
 		}
