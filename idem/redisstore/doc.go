@@ -33,11 +33,15 @@
 // expired. An attempt that runs then cannot record its outcome, and another one may run at the same time.
 //
 // The memory must not be used up by others: with any maxmemory-policy but noeviction Redis removes records. With
-// noeviction it refuses claims, so that nothing new runs; what runs still ends, and what is recorded answers.
-// [Store.Check] looks for what it can see. Call it when a function starts.
+// noeviction it refuses claims of keys that have no record, so that nothing new runs. What is recorded answers, what
+// runs still ends, and a key whose record is there can be claimed again: such writes grow beyond maxmemory. Leave room
+// for the results of all that may run at a time. [Store.Check] looks for what it can see. Call it when a function
+// starts.
 //
-// The clocks of the callers count, and not that of the server: see idem.Options.Margin. Leave out
-// ClientOption.SendToReplicas: a replica may lack what its master has confirmed.
+// The clocks of the callers count: see idem.Options.Margin. By its own clock the server removes what expired a minute
+// ago. If that clock is ahead of the callers' by more than this minute, records go before they have expired, and
+// operations run again: Check compares it with the caller's. Leave out ClientOption.SendToReplicas: a replica may lack
+// what its master has confirmed.
 //
 // # What it costs
 //
@@ -48,7 +52,8 @@
 // operations a day with results of 200 bytes, kept for a day, take 1.3 GB, and replicas as much again.
 //
 // A sweep makes 96 short reads. Listing all records asks each master for all of its keys, with SCAN: it returns each
-// record that is there from beginning to end.
+// record that is there from beginning to end, but can miss those of a slot that moves to another node meanwhile. A
+// sweep of open questions does not scan.
 //
 // # Keys
 //

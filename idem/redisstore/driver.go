@@ -51,7 +51,8 @@ func (d driver) Write(ctx context.Context, c casstore.Change) (met casstore.Row,
 		keys = append(keys, d.keys.due(group))
 	}
 	args := make([]string, 0, 13+len(c.Drop)+2*len(c.Put))
-	args = append(args, strconv.FormatInt(c.Seen, 10), version, string(c.Row.Data), string(c.Row.Body), due, expiry(c.Expires))
+	args = append(args, strconv.FormatInt(c.Seen, 10), version, string(c.Row.Data), string(c.Row.Body), due,
+		expiry(c.Expires))
 	if e := c.Entry; e != nil {
 		keys = append(keys, d.keys.changes(group), d.keys.change(group, e.ID, e.Name))
 		n := entryNames(e)

@@ -113,6 +113,13 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 	set("appendonly", "no")
 	wrong(durable, "has appendonly no")
 	wrong(lossy, "")
+	set("appendonly", "yes")
+	set("appendfsync", "always")
+	set("no-appendfsync-on-rewrite", "yes")
+	wrong(durable, "has no-appendfsync-on-rewrite yes")
+	wrong(lossy, "")
+	watched, _ := open(t, sentinel{client}, redisstore.Durable)
+	wrong(watched, "has a replica that takes over")
 	set("maxmemory-policy", "allkeys-lru")
 	wrong(lossy, "has maxmemory-policy allkeys-lru")
 	did(t, client, "ACL", "SETUSER", "default", "-config")
@@ -130,8 +137,37 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 	client = connect(t, shards[0].Master.Address())
 	lossy, _ = open(t, client, redisstore.Lossy)
 	wrong(lossy, "")
+	durable, _ = open(t, client, redisstore.Durable)
+	for _, shard := range shards {
+		did(t, connect1(t, shard.Master.Address()), "CONFIG", "SET", "appendonly", "yes", "appendfsync", "always")
+	}
+	wrong(durable, "has a replica that takes over")
+	for _, shard := range shards {
+		did(t, connect1(t, shard.Master.Address()), "CONFIG", "SET", "cluster-replica-no-failover", "yes")
+	}
+	wrong(durable, "")
 	did(t, connect1(t, shards[2].Master.Address()), "CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
 	wrong(lossy, "redisstore: the server "+shards[2].Master.Address()+": has maxmemory-policy volatile-ttl")
+}
+
+// sentinel is a client that asks a Sentinel for the master.
+type sentinel struct{ valkey.Client }
+
+func (sentinel) Mode() valkey.ClientMode { return valkey.ClientModeSentinel }
+
+// A server whose clock is ahead would remove records too early.
+func TestCheckComparesTheClocks(t *testing.T) {
+	p := newProxy(t, redis.Start(t, "maxmemory-policy=noeviction").Address())
+	store, _ := open(t, connect(t, p.Addr().String()), redisstore.Lossy)
+	require.NoError(t, store.Check(t.Context()))
+	says := func(first string) error {
+		p.replies.Store(strings.NewReplacer("server_time_usec:1", "server_time_usec:"+first))
+		return store.Check(t.Context())
+	}
+	require.NoError(t, says("0"), "one that is behind keeps them longer")
+	err := says("9")
+	require.ErrorContains(t, err, "ahead of this one's")
+	require.ErrorAs(t, err, new(*protocol.ConfigError))
 }
 
 // A user with what the package's documentation lists can do everything.
