@@ -32,7 +32,7 @@ func (s *Store) Due(ctx context.Context, q protocol.DueQuery) (p protocol.DuePag
 	if limit <= 0 {
 		limit = page
 	}
-	err = s.read(ctx, "Due", func() error {
+	err = s.read(ctx, "Due", listTime, func(ctx context.Context) error {
 		all, err := s.driver.Due(ctx, q.Shard, q.Until, after, limit+1)
 		p = protocol.DuePage{}
 		for i, it := range all {
@@ -78,7 +78,7 @@ func (s *Store) Forget(ctx context.Context, now time.Time, e protocol.Erasure) e
 
 // ReadPaused implements pause.Store.
 func (s *Store) ReadPaused(ctx context.Context) (p protocol.Paused, err error) {
-	err = s.read(ctx, "ReadPaused", func() error {
+	err = s.read(ctx, "ReadPaused", tryTime, func(ctx context.Context) error {
 		row, err := s.driver.Read(ctx, pausesRow)
 		if err == nil {
 			p, err = paused(row)
@@ -160,7 +160,7 @@ func (s *Store) AuditBetween(ctx context.Context, n int, from, to time.Time, pag
 
 func (s *Store) audit(ctx context.Context, q EntryQuery) (p protocol.AuditPage, err error) {
 	q.Limit = page
-	err = s.read(ctx, "Audit", func() error {
+	err = s.read(ctx, "Audit", listTime, func(ctx context.Context) error {
 		p = protocol.AuditPage{}
 		all, next, err := s.driver.Entries(ctx, q)
 		for _, e := range all {
@@ -186,7 +186,7 @@ func (s *Store) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Scan
 	if limit <= 0 {
 		limit = page
 	}
-	err = s.read(ctx, "Scan", func() error {
+	err = s.read(ctx, "Scan", listTime, func(ctx context.Context) error {
 		rows, next, err := s.driver.Scan(ctx, q.Segment, q.Segments, q.Page, limit)
 		p = protocol.ScanPage{Looked: len(rows), Next: next}
 		for _, row := range rows {
@@ -210,7 +210,7 @@ func (s *Store) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Scan
 
 // RemoveExpired implements reconcile.Remover. What has expired is found by an index: all segments are one.
 func (s *Store) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p protocol.ExpiredPage, err error) {
-	err = s.read(ctx, "RemoveExpired", func() error {
+	err = s.read(ctx, "RemoveExpired", listTime, func(ctx context.Context) error {
 		n, err := s.driver.RemoveExpired(ctx, q.Before, q.Limit)
 		p = protocol.ExpiredPage{Looked: n, Removed: n, Done: n < q.Limit}
 		return err

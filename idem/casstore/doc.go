@@ -5,8 +5,10 @@
 // and a write whose reply was lost knows itself again when it is sent once more.
 //
 // A record is one row, in JSON, with the results of up to 8 KiB that it has. Larger ones, and those of steps from 1
-// KiB on, are parts: values next to the row that are written and removed in the same change. The database removes a
-// row and its parts once it has expired. An open question never has an expiry.
+// KiB on, are parts: values next to the row that are written and removed in the same change. If that takes too long,
+// the outcome of an attempt is recorded without its result, which is added later; what commits with a unit of work, or
+// in atomic mode, lands whole or not at all. The database removes a row and its parts once it has expired. An open
+// question never has an expiry.
 //
 // # Round trips
 //

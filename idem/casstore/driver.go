@@ -9,8 +9,8 @@ import (
 
 // Driver is a table of rows, each with parts, and of changes. Its methods are safe for concurrent use. An error is a
 // [*protocol.StoreError], whose Ambiguous says that a change may have been made or may still be: a store makes the
-// call again after one that is Ambiguous or Down. A driver itself sends nothing twice. It keeps no reference to what
-// it is given, nor to what it returns.
+// call again after one that is Ambiguous or Down, or for which the time was over. A call has a share of the time that
+// is left. A driver itself sends nothing twice. It keeps no reference to what it is given, nor to what it returns.
 type Driver interface {
 	// Read returns the row of an id, with no data if there is none, consistently: it sees every change that was
 	// confirmed before.

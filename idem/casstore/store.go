@@ -71,11 +71,25 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 		return fmt.Errorf("%w: %w", s.noUnits, errors.ErrUnsupported)
 	}
 	guess := s.claims.of(f.ID)
+	// A commit lands whole or not at all. Any other outcome does not wait for a result that takes too long.
+	large := len(f.Ending.Result) > inRow && f.Unit == nil && f.Attempt == nil
+	if end, bounded := ctx.Deadline(); large && bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(largeShare*float64(time.Until(end))))
+		defer cancel()
+	}
 	if how, ok := f.Attempt.(protocol.Atomic); ok {
 		guess = absent(how.Claim)
 	}
-	return s.write(ctx, "Finish", f.ID, guess, now, f.Apply, with{unit: f.Unit, created: f.Created, at: now})
+	err := s.write(ctx, "Finish", f.ID, guess, now, f.Apply, with{unit: f.Unit, created: f.Created, at: now})
+	if failed, ok := errors.AsType[*protocol.StoreError](err); ok && large {
+		failed.ResultNotStored = true
+	}
+	return err
 }
+
+// largeShare of a call's time is for an outcome with a large result. The rest is kept for the outcome without it.
+const largeShare = 0.65
 
 // Settle parks or resolves a record; see [idem.Store].
 func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
@@ -134,7 +148,7 @@ func (s *Store) change(old, next *protocol.Record, w with) (*Change, error) {
 
 // Get reads a record; see [idem.Store].
 func (s *Store) Get(ctx context.Context, id string) (rec *protocol.Record, err error) {
-	err = s.read(ctx, "Get", func() error {
+	err = s.read(ctx, "Get", tryTime, func(ctx context.Context) error {
 		row, err := s.driver.Read(ctx, id)
 		if err != nil {
 			return err
@@ -145,13 +159,13 @@ func (s *Store) Get(ctx context.Context, id string) (rec *protocol.Record, err e
 	return rec, err
 }
 
-// read makes a call that changes nothing.
-func (s *Store) read(ctx context.Context, op string, call func() error) error {
+// read makes a call that changes nothing. A try gets most at most.
+func (s *Store) read(ctx context.Context, op string, most time.Duration, call func(context.Context) error) error {
 	t := try{ctx: ctx, op: op}
 	for {
 		err := ctx.Err()
 		if err == nil {
-			if err = call(); err == nil {
+			if err = t.once(most, 0, call); err == nil {
 				return nil
 			}
 		}
@@ -165,7 +179,7 @@ func (s *Store) read(ctx context.Context, op string, call func() error) error {
 // Stored returns what is stored of a record, in JSON and without its result, also if the record cannot be read; nil if
 // there is none.
 func (s *Store) Stored(ctx context.Context, id string) (data []byte, err error) {
-	err = s.read(ctx, "Stored", func() error {
+	err = s.read(ctx, "Stored", tryTime, func(ctx context.Context) error {
 		row, err := s.driver.Read(ctx, id)
 		data = row.Data
 		return err
@@ -200,7 +214,7 @@ func (s *Store) result(ctx context.Context, op, id string, b protocol.Body) (dat
 	if b.Parts == 0 {
 		return slices.Clone(b.Data), nil
 	}
-	err = s.read(ctx, op, func() error {
+	err = s.read(ctx, op, listTime+allowance(b.Size), func(ctx context.Context) error {
 		data, err = s.driver.Part(ctx, id, partName(b))
 		return err
 	})

@@ -22,6 +22,11 @@ const (
 	// after a process was frozen. Each further one waits twice as long, up to lastPause.
 	firstPause = 20 * time.Millisecond
 	lastPause  = time.Second
+	// tryTime is what a try gets besides the time for its bytes, listTime one that lists, and both no more than half of
+	// what is left: a connection that is silently dead leaves time for another try. leastTry is the least of all.
+	tryTime  = time.Second
+	listTime = 5 * tryTime
+	leastTry = 50 * time.Millisecond
 )
 
 // swap changes a row, and follows it while others change it too. guess, if not nil, is what the row may be: a read
@@ -33,7 +38,11 @@ func (s *Store) swap(ctx context.Context, op, id string, guess *Row, make change
 	for {
 		err := ctx.Err()
 		if err == nil && row == nil {
-			if read, err = s.driver.Read(ctx, id); err == nil {
+			err = t.once(tryTime, 0, func(ctx context.Context) error {
+				read, err = s.driver.Read(ctx, id)
+				return err
+			})
+			if err == nil {
 				row = &read
 			}
 		}
@@ -49,7 +58,16 @@ func (s *Store) swap(ctx context.Context, op, id string, guess *Row, make change
 			}
 			c.Seen, c.Row.ID, c.Row.Version = row.Version, id, version()
 			var written bool
-			if read, written, err = s.driver.Write(ctx, *c); written {
+			write := func(ctx context.Context) error {
+				read, written, err = s.driver.Write(ctx, *c)
+				return err
+			}
+			if c.Unit != nil { // it cannot be sent again
+				err = write(ctx)
+			} else {
+				err = t.once(tryTime, c.size(), write)
+			}
+			if written {
 				s.claims.note(c)
 				return nil
 			}
@@ -79,11 +97,34 @@ type try struct {
 	maybe bool // an earlier try may have been applied
 }
 
+// once makes one try, in its share of the time: so much at most, and what so many bytes need.
+func (t *try) once(most time.Duration, size int, call func(context.Context) error) error {
+	bytes := allowance(size)
+	if end, bounded := t.ctx.Deadline(); bounded {
+		most = max(min(most, (time.Until(end)-bytes)/2), leastTry)
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, bytes+most)
+	defer cancel()
+	return call(ctx)
+}
+
+// allowance is the time for so many bytes.
+func allowance(size int) time.Duration { return time.Duration(size) * time.Second >> 20 }
+
+// size is how many bytes the change has.
+func (c *Change) size() int {
+	n := len(c.Row.Data) + len(c.Row.Body)
+	for _, part := range c.Put {
+		n += len(part)
+	}
+	return n
+}
+
 // again reports whether the call is worth another try, once it has waited for it.
 func (t *try) again(err error) bool {
 	failed, ok := errors.AsType[*protocol.StoreError](err)
 	t.maybe = t.maybe || ok && failed.Ambiguous
-	if !ok || !failed.Ambiguous && !failed.Down {
+	if late := errors.Is(err, context.DeadlineExceeded); !late && (!ok || !failed.Ambiguous && !failed.Down) {
 		return false
 	}
 	pause := time.Duration(0)

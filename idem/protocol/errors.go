@@ -67,7 +67,7 @@ type StoreError struct {
 	// be reached, and the engine's circuit stays closed.
 	Throttled bool
 	// ResultNotStored is set if a result could not be stored outside its record in the time for
-	// it. The record was not touched.
+	// it. The record was not touched, unless the error is Ambiguous: then it may have the end with the result.
 	ResultNotStored bool
 	// Err is the store's own error.
 	Err error

@@ -68,8 +68,8 @@ type Store interface {
 	// [EventComplete] to [EventPark] of the machine allow. A result too large for
 	// the record is stored outside it first. If that fails, or takes so long that the
 	// context would have no time left for the record, the error is a [*StoreError]
-	// with ResultNotStored set: the record was not touched, and the same end without the result
-	// can still be written.
+	// with ResultNotStored set: the same end without the result can still be written. A store
+	// that writes both in one change does so but for an end with a Unit and for an [Atomic] one.
 	Finish(ctx context.Context, now time.Time, f Finish) error
 
 	// RecordReference writes what the provider calls the effect to the owner's record,
