@@ -54,11 +54,13 @@
 // three more: BEGIN, the outcome in the transaction in place of its own, and COMMIT. Each is one statement, without
 // locks that outlive it, session state or advisory locks, so that RDS Proxy pins no connection for it.
 //
-// A transaction holds a connection from its beginning to its commit, and the lease is renewed by another one. A pool
-// has two at least. In Lambda each environment has a pool of its own, and two are enough: it runs one call at a
-// time. A thousand environments are two thousand connections: put RDS Proxy or PgBouncer between, or limit the
-// function's concurrency. With PgBouncer in transaction mode set default_query_exec_mode=exec in the URL. With IAM
-// authentication make the token in pgxpool.Config.BeforeConnect: it is good for 15 minutes.
+// A transaction holds a connection from its beginning to its commit, and the lease is renewed by another one. So a pool
+// has one more than there are handlers at a time, at least. In Lambda each environment has a pool of its own. Two are
+// enough where it runs one call at a time; a handler of SQS runs ten messages unless told otherwise. A call that gets
+// no connection of a pool that is used up finds the store unavailable, and does not fail open. A thousand environments
+// are two thousand connections: put RDS Proxy or PgBouncer between, or limit the function's concurrency. With PgBouncer
+// in transaction mode set default_query_exec_mode=exec in the URL. With IAM authentication make the token in
+// pgxpool.Config.BeforeConnect: it is good for 15 minutes.
 //
 // # What it relies on
 //

@@ -123,12 +123,21 @@ func (d driver) Write(ctx context.Context, c casstore.Change) (row casstore.Row,
 	return row, written, err
 }
 
+// acquire takes a connection. The server is down if it cannot be dialled, and not if others hold all connections of
+// the pool, or if there are no credentials for one.
 func (d driver) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	conn, err := d.pool.Acquire(ctx)
-	if err != nil {
-		return nil, failed(err, false)
+	if err == nil {
+		return conn, nil
 	}
-	return conn, nil
+	_, dialled := errors.AsType[*pgconn.ConnectError](err)
+	if pool := d.pool.Stat(); ctx.Err() != nil {
+		dialled = pool.ConstructingConns() > 0 || pool.TotalConns() < pool.MaxConns()
+	}
+	if !dialled {
+		return nil, &protocol.StoreError{Err: err}
+	}
+	return nil, failed(err, false)
 }
 
 func (d driver) Read(ctx context.Context, id string) (row casstore.Row, err error) {
