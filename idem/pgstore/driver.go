@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -322,6 +323,11 @@ func failed(err error, write bool) error {
 		out.Down = true // cancelled, or not begun: the server starts, or only reads after a failover
 	case class == "57", class == "08": // shut down, or the connection ended
 		out.Down, out.Ambiguous = true, write
+	case class == "58", class == "XX": // the system, or a fault in the server
+		out.Ambiguous = write
 	}
+	// An error that ends the session may come from a proxy, which does not know how the statement ended.
+	severity := cmp.Or(answer.SeverityUnlocalized, answer.Severity)
+	out.Ambiguous = out.Ambiguous || write && (severity == "FATAL" || severity == "PANIC")
 	return out
 }

@@ -15,6 +15,7 @@ import (
 // What an error says of a change: whether it may have been made, and whether the server works.
 func TestErrors(t *testing.T) {
 	answer := func(code string) error { return &pgconn.PgError{Code: code} }
+	fatal := func(code string) error { return &pgconn.PgError{Code: code, Severity: "FATAL"} }
 	down, busy := protocol.StoreError{Down: true}, protocol.StoreError{Down: true, Throttled: true}
 	maybe := protocol.StoreError{Down: true, Ambiguous: true}
 	for name, c := range map[string]struct {
@@ -35,8 +36,14 @@ func TestErrors(t *testing.T) {
 		"transaction has failed":   {answer("25P02"), protocol.StoreError{}},
 		"no table":                 {answer("42P01"), protocol.StoreError{}},
 		"no permission":            {answer("42501"), protocol.StoreError{}},
-		"connection ended":         {net.ErrClosed, maybe},
-		"time is over":             {context.DeadlineExceeded, maybe},
+		"a fault in the server":    {answer("XX000"), protocol.StoreError{Ambiguous: true}},
+		"a file cannot be written": {answer("58030"), protocol.StoreError{Ambiguous: true}},
+		"session ended":            {fatal("42501"), protocol.StoreError{Ambiguous: true}},
+		"proxy has no connection":  {fatal("53300"), protocol.StoreError{Down: true, Throttled: true, Ambiguous: true}},
+		"crash": {&pgconn.PgError{Code: "42501", SeverityUnlocalized: "PANIC"},
+			protocol.StoreError{Ambiguous: true}},
+		"connection ended": {net.ErrClosed, maybe},
+		"time is over":     {context.DeadlineExceeded, maybe},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, ok := errors.AsType[*protocol.StoreError](failed(c.err, true))
@@ -46,6 +53,9 @@ func TestErrors(t *testing.T) {
 			require.Equal(t, c.want, *got)
 			read, _ := errors.AsType[*protocol.StoreError](failed(c.err, false))
 			require.False(t, read.Ambiguous, "a read changes nothing")
+			if refused, _ := errors.AsType[*protocol.RefusedError](refusedOr(c.err, true)); refused != nil {
+				require.False(t, got.Ambiguous, "a commit that may have been made is not rolled back")
+			}
 		})
 	}
 }

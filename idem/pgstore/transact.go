@@ -193,7 +193,7 @@ func (u *unit) commit(ctx context.Context, c *casstore.Change) (row casstore.Row
 func refusedOr(err error, maybe bool) error {
 	out, _ := errors.AsType[*protocol.StoreError](failed(err, maybe))
 	_, answered := errors.AsType[*pgconn.PgError](err)
-	if answered && (!out.Down || out.Throttled) || errors.Is(err, pgx.ErrTxCommitRollback) {
+	if answered && !out.Ambiguous && (!out.Down || out.Throttled) || errors.Is(err, pgx.ErrTxCommitRollback) {
 		return &protocol.RefusedError{Err: fmt.Errorf("pgstore: the transaction was rolled back: %w", err)}
 	}
 	out.Down = false // the transaction cannot be sent again
