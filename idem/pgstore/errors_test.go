@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -58,4 +59,13 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The commit gets time for the messages that it sends.
+func TestTheSizeOfATransactionIsThatOfItsMessages(t *testing.T) {
+	u := new(unit)
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, (&Tx{unit: u}).Publish(name, outbox.Message{Destination: "orders", Body: make([]byte, 100<<10)}))
+	}
+	require.Equal(t, 200<<10, u.Size())
 }

@@ -136,8 +136,15 @@ func (u *unit) Seal() bool {
 	return u.tx != nil
 }
 
-// Size implements [idem.Unit]: the writes are there already.
-func (u *unit) Size() int { return 0 }
+// Size implements [idem.Unit]: the writes are there already, but not the messages.
+func (u *unit) Size() (n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, m := range u.messages {
+		n += len(m.Body)
+	}
+	return n
+}
 
 // Drop rolls back what has not committed.
 func (u *unit) Drop() {
