@@ -17,16 +17,25 @@ var Schema string
 // Migrate makes the tables of [Schema]. If all are there it does nothing: a statement that leaves an index as it is
 // would wait for the transactions that write to its table, and those that come later would wait for the statement.
 func (s *Store) Migrate(ctx context.Context) error {
-	var missing bool
-	err := s.driver.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM unnest($1::text[]) t WHERE to_regclass(t) IS NULL)`,
-		tables).Scan(&missing)
+	missing, err := s.missing(ctx)
 	if err == nil && missing {
-		_, err = s.driver.pool.Exec(ctx, Schema)
+		if _, err = s.driver.pool.Exec(ctx, Schema); err != nil {
+			// Another process may have made them in the same moment.
+			if missing, again := s.missing(ctx); again == nil && !missing {
+				return nil
+			}
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("pgstore: the tables cannot be made: %w", err)
 	}
 	return nil
+}
+
+func (s *Store) missing(ctx context.Context) (any bool, err error) {
+	err = s.driver.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM unnest($1::text[]) t WHERE to_regclass(t) IS NULL)`,
+		tables).Scan(&any)
+	return any, err
 }
 
 // oldest is the oldest major version of Postgres that it works with.
