@@ -208,11 +208,15 @@ func (s *Store) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Scan
 	return p, err
 }
 
-// RemoveExpired implements reconcile.Remover. What has expired is found by an index: all segments are one.
+// RemoveExpired implements reconcile.Remover. What has expired is found by an index: all segments are one, of as many
+// pages as there are.
 func (s *Store) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p protocol.ExpiredPage, err error) {
 	err = s.read(ctx, "RemoveExpired", listTime, func(ctx context.Context) error {
 		n, err := s.driver.RemoveExpired(ctx, q.Before, q.Limit)
-		p = protocol.ExpiredPage{Looked: n, Removed: n, Done: n < q.Limit}
+		p = protocol.ExpiredPage{Looked: n, Removed: n, Next: "more"}
+		if n < q.Limit {
+			p.Next, p.Done = "", true
+		}
 		return err
 	})
 	return p, err

@@ -18,6 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/casstore"
 	"github.com/idem-go/idempotency/idem/casstore/memtable"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 var now = time.Date(2030, 5, 6, 7, 8, 9, 123e6, time.UTC)
@@ -391,4 +392,21 @@ func TestAnOutcomeIsNotLostForItsResult(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A sweep removes all that has expired, however much it is.
+func TestASweepRemovesAllThatHasExpired(t *testing.T) {
+	s, d := newStore(t)
+	const rows = 26000
+	for n := range rows {
+		d.Set(casstore.Change{Row: casstore.Row{ID: fmt.Sprint("t#op#", n), Version: 1, Data: []byte("{}")},
+			Expires: time.Now().Add(-48 * time.Hour)})
+	}
+	r, err := reconcile.New(s, nil)
+	require.NoError(t, err)
+	sweeper, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{Expired: s})
+	require.NoError(t, err)
+	report, err := sweeper.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, rows, report.Expired)
 }

@@ -96,8 +96,8 @@ type SweepOptions struct {
 	ProbeTimeout time.Duration
 	// Expired, a *dynamostore.Remover or a *pgstore.Store, is for a table without TTL: it removes items that
 	// expired more than a day ago. Each sweep that has time left looks at some 5,000 items of the
-	// table, drawn at random, with at most some 100 requests for a small table. Nil leaves
-	// expired items to TTL.
+	// table, drawn at random, with at most some 100 requests for a small table. Of Postgres it
+	// removes all that has expired. Nil leaves expired items to TTL.
 	Expired Remover
 	// DryRun writes nothing and asks no provider. It reports what a sweep would begin with.
 	DryRun bool
