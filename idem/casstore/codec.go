@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -52,7 +53,8 @@ func encode(rec *protocol.Record, c *Change) (err error) {
 			row.Steps[name] = st
 		}
 	}
-	if c.Row.Data, err = json.Marshal(&row); err != nil {
+	// A value that is kept may have any bytes. It is for operators alone.
+	if c.Row.Data, err = json.Marshal(&row, jsontext.AllowInvalidUTF8(true)); err != nil {
 		return fmt.Errorf("casstore: record %q: %w", rec.ID, err)
 	}
 	if rec.State == protocol.InProgress {

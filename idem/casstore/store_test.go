@@ -410,3 +410,18 @@ func TestASweepRemovesAllThatHasExpired(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, rows, report.Expired)
 }
+
+// A value that is kept may have any bytes, of which operators see a text.
+func TestAKeptValueMayHaveAnyBytes(t *testing.T) {
+	s, _ := newStore(t)
+	e, err := idem.New(s, nil)
+	require.NoError(t, err)
+	key := idem.Operation{Name: "op", Values: idem.KeepValues}.Key("t", "caf\xe9")
+	for range 2 {
+		_, err = idem.Do(t.Context(), e, key, 1, func(context.Context, int) (int, error) { return 1, nil })
+		require.NoError(t, err)
+	}
+	rec, err := s.Get(t.Context(), key.ID())
+	require.NoError(t, err)
+	require.Equal(t, "caf\ufffd", rec.Value)
+}
