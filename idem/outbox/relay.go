@@ -160,7 +160,8 @@ type Report struct {
 	Missed int `json:"missed,omitempty"`
 	// OldestAt is when the oldest message was committed that a sweep found waiting, whether it
 	// has sent it or not. Zero if it found none, and of a delivery. Where a destination is
-	// down, a sweep finds only some of what waits for it.
+	// down, a sweep finds only some of what waits for it. In Postgres it finds a message without
+	// an ordering key when its next try is due.
 	OldestAt time.Time `json:"oldest_at,omitzero"`
 	// More says that a sweep had no time to look at all that waits, or could not read it: what
 	// it found is some of it, and nothing found is not nothing that waits.

@@ -107,7 +107,7 @@ type Store interface {
 	// sorted with the oldest first, and those of one record by Number. All messages of a lane
 	// are in the same shard. The list begins after the cursor, which is empty for the beginning, and Waiting
 	// returns the next cursor, which is empty at the end. The list may not have the latest
-	// writes, and a page may be empty.
+	// writes, nor messages without an ordering key that are not due now or by the given time, and a page may be empty.
 	Waiting(ctx context.Context, shard int, destination string, before time.Time, cursor string) ([]Ref, string, error)
 
 	// Strays lists, in the same way, the waiting messages that Waiting lists for none of the

@@ -151,10 +151,14 @@ ORDER BY m.lane, m.created, m.number, m.id`, destination, from.lane, lanes, outb
 		}
 		from = place{lane: live}
 	}
-	held := len(refs)
+	held, due := len(refs), before
+	if now := time.Now(); now.After(due) {
+		due = now
+	}
 	err = b.rows(ctx, add, `SELECT record, id, lane, created, number FROM idem_outbox
 	WHERE destination = $1 AND lane = '`+live+`' AND created <= $2 AND (created, number, id) > ($3, $4, $5)
-	ORDER BY created, number, id LIMIT $6`, destination, before.UnixMilli(), from.created, from.number, from.id, page)
+	AND (ordering_key <> '' OR next_try IS NULL OR next_try <= $6) ORDER BY created, number, id LIMIT $7`,
+		destination, before.UnixMilli(), from.created, from.number, from.id, due.UnixMilli(), page)
 	if len(refs)-held == page {
 		next = from.String()
 	}

@@ -188,6 +188,38 @@ func TestAnOutboxThatIsDown(t *testing.T) {
 	require.NoError(t, err, "the connections of before are replaced")
 }
 
+// A message that is not due yet is not listed, and so not read, unless others wait for it.
+func TestWhatIsNotDueIsNotListed(t *testing.T) {
+	s, _ := openURL(t, postgres.Shared(t).Database(t))
+	b, now := s.Outbox(), time.Now()
+	var want []outbox.Ref
+	for n, c := range []struct {
+		key    string
+		next   time.Duration
+		listed bool
+	}{{"", 0, true}, {"", -time.Minute, true}, {"", time.Hour, false}, {"k", time.Hour, true}, {"k", 0, true}} {
+		e := &outbox.Entry{Record: "r", Message: outboxtest.Order(c.key), State: outbox.New, Number: n, Created: now}
+		e.ID = outbox.MessageID("r", now, fmt.Sprint(n))
+		require.NoError(t, pgstore.PutMessage(t.Context(), s, e))
+		if c.next != 0 {
+			ok, err := b.Retry(t.Context(), e, 1, now.Add(c.next), "down")
+			require.True(t, ok && err == nil, "%v", err)
+		}
+		if c.listed {
+			want = append(want, e.Ref())
+		}
+	}
+	all, _, err := b.Waiting(t.Context(), 0, "orders", now, "")
+	require.NoError(t, err)
+	require.ElementsMatch(t, want, all)
+	all, _, err = b.Strays(t.Context(), 0, nil, now, "")
+	require.NoError(t, err)
+	require.ElementsMatch(t, want, all)
+	all, _, err = b.Waiting(t.Context(), 0, "orders", now.Add(time.Hour), "")
+	require.NoError(t, err)
+	require.Len(t, all, 5)
+}
+
 // A message of a later version, or a damaged one, is left as it is, and says so.
 func TestUnreadableMessages(t *testing.T) {
 	s, pool := openURL(t, postgres.Shared(t).Database(t))
