@@ -3,7 +3,6 @@ package pgstore_test
 import (
 	"context"
 	"crypto/rand"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -43,15 +42,20 @@ func storeOver(tb testing.TB, pool *pgxpool.Pool) *pgstore.Store {
 	return s
 }
 
-func TestConformance(t *testing.T) { conformance(t, "read committed") }
+func TestConformance(t *testing.T) { conformance(t, "") }
 
-// Where each statement is a transaction that may be refused for another one's sake, as in Aurora DSQL.
-func TestConformanceOfSnapshots(t *testing.T) { conformance(t, "repeatable read") }
+// unprepared is how statements are sent behind PgBouncer in transaction mode.
+const unprepared = "&default_query_exec_mode=exec"
 
-func conformance(t *testing.T, isolation string) {
+// Where each statement is a transaction that may be refused for another one's sake, as in Aurora DSQL, and where none
+// is prepared.
+func TestConformanceOfSnapshots(t *testing.T) {
+	conformance(t, unprepared+"&default_transaction_isolation=repeatable%20read")
+}
+
+func conformance(t *testing.T, settings string) {
 	open := func(t *testing.T) (*pgstore.Store, *pgxpool.Pool) {
-		set := "&default_transaction_isolation=" + url.PathEscape(isolation)
-		return openURL(t, postgres.Shared(t).Database(t)+set)
+		return openURL(t, postgres.Shared(t).Database(t)+settings)
 	}
 	shared, all := open(t)
 	_, err := all.Exec(t.Context(), "CREATE TABLE effects (id text PRIMARY KEY)")

@@ -22,8 +22,9 @@ import (
 )
 
 // Whenever the server is killed, also between a commit and its reply: an order is there once if its caller has an
-// outcome or will get one, and not at all otherwise. Its message is sent then, and only then. IDEM_LONG=1 kills it a
-// hundred times, IDEM_KILLS as often as it says.
+// outcome or will get one, and not at all otherwise. Its message is sent then, and only then. A handler that is not
+// repeatable runs once: that of another one may run again, and what it wrote before has not committed. IDEM_LONG=1
+// kills it a hundred times, IDEM_KILLS as often as it says.
 func TestKilledServers(t *testing.T) {
 	kills := 10
 	if os.Getenv("IDEM_LONG") == "1" {
@@ -38,7 +39,10 @@ func TestKilledServers(t *testing.T) {
 	require.NoError(t, err)
 	s.engine, err = idem.New(s.store, &idem.Options{Observer: func(context.Context, notice.Notice) {}})
 	require.NoError(t, err)
+	var ran sync.Map // by order
 	s.handler = func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
+		n, _ := ran.LoadOrStore(order, new(atomic.Int64))
+		n.(*atomic.Int64).Add(1)
 		_, err := tx.Exec(ctx, "INSERT INTO runs (id) VALUES ($1)", order)
 		m := outbox.Message{Destination: "orders", Body: []byte(order)}
 		return "ordered " + order, errors.Join(err, tx.Publish("placed", m))
@@ -114,6 +118,9 @@ func TestKilledServers(t *testing.T) {
 			want = 1
 		}
 		require.Equal(t, want, rows, "order %s, %s of %q", id, state, op.Name)
+		if n, ok := ran.Load(id); ok && op.Repeat == idem.NotRepeatable {
+			require.EqualValues(t, 1, n.(*atomic.Int64).Load(), "order %s of %q", id, op.Name)
+		}
 		_, was := sent.Load(id)
 		require.Equal(t, want == 1, was, "message of order %s, %s of %q", id, state, op.Name)
 	}

@@ -100,7 +100,7 @@ func TestOutboxConformance(t *testing.T) { outboxConformance(t, "") }
 
 // Behind PgBouncer in transaction mode no statement is prepared.
 func TestOutboxConformanceWithoutPreparedStatements(t *testing.T) {
-	outboxConformance(t, "&default_query_exec_mode=exec&default_transaction_isolation=repeatable%20read")
+	outboxConformance(t, unprepared+"&default_transaction_isolation=repeatable%20read")
 }
 
 func outboxConformance(t *testing.T, settings string) {
@@ -127,7 +127,7 @@ func TestNotesWhoseRepliesAreLost(t *testing.T) {
 	p := newProxy(t, server.Address())
 	p.at, p.once = "UPDATE idem_outbox", true
 	url := strings.Replace(server.Database(t), server.Address(), p.Addr().String(), 1)
-	s, _ := openURL(t, url+"&default_query_exec_mode=exec") // each statement is sent with its text
+	s, _ := openURL(t, url+unprepared) // each statement is sent with its text
 	b, ctx := s.Outbox(), t.Context()
 	base := time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)
 	read := func(ref outbox.Ref) *outbox.Entry {
@@ -269,6 +269,36 @@ func TestSentMessagesAreRemoved(t *testing.T) {
 	require.NoError(t, err)
 	for n, ref := range refs {
 		require.Equal(t, n < 10 || n >= 20, found[ref] != nil, "%d", n)
+	}
+}
+
+// What has expired is removed with its parts, and nothing else.
+func TestExpiredRowsAreRemoved(t *testing.T) {
+	s, pool := openURL(t, postgres.Shared(t).Database(t))
+	now := time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)
+	for n := range 6 { // the last one is an open question
+		id, end := fmt.Sprint("acme#op#", n), now.Add(time.Duration(n+1)*time.Hour)
+		c := protocol.Claim{Record: protocol.Record{ID: id, State: idem.InProgress, Owner: "a", Write: "a", Attempt: 1,
+			LeaseUntil: now, CreatedAt: now, UpdatedAt: now}}
+		require.NoError(t, s.Acquire(t.Context(), now, c))
+		ending := protocol.Ending{State: idem.Completed, Result: make([]byte, 10<<10), ExpiresAt: now.Add(time.Minute)}
+		if n == 5 {
+			ending = protocol.Ending{State: idem.Unknown}
+		}
+		require.NoError(t, s.Finish(t.Context(), now, protocol.Finish{ID: id, Owner: "a", Write: "a.1", Ending: ending}))
+		if n < 5 {
+			require.NoError(t, s.Prolong(t.Context(), now, protocol.Prolongation{ID: id, Seen: "a.1", Write: "a.2",
+				ExpiresAt: end, Audit: &protocol.Audit{ID: id, Entry: "one", At: now, ExpiresAt: end}}))
+		}
+	}
+	p, err := s.RemoveExpired(t.Context(), protocol.ExpiredQuery{Segments: 1, Before: now.Add(3 * time.Hour), Limit: 10})
+	require.NoError(t, err)
+	require.Equal(t, protocol.ExpiredPage{Looked: 6, Removed: 6, Done: true}, p)
+	for table, want := range map[string]string{"idem_rows": "3 4 5", "idem_parts": "3 4", "idem_changes": "3 4"} {
+		var left string
+		require.NoError(t, pool.QueryRow(t.Context(),
+			`SELECT string_agg(substr(id, 9), ' ' ORDER BY id) FROM `+table).Scan(&left))
+		require.Equal(t, want, left, table)
 	}
 }
 

@@ -79,8 +79,12 @@ func (s *shop) idle() {
 }
 
 // What a handler writes in its transaction is there if and only if its outcome is.
-func TestARowCommitsWithItsOutcome(t *testing.T) {
-	s := newShop(t, postgres.Shared(t).Database(t))
+func TestARowCommitsWithItsOutcome(t *testing.T) { commits(t, "") }
+
+func TestARowCommitsWithItsOutcomeWithoutPreparedStatements(t *testing.T) { commits(t, unprepared) }
+
+func commits(t *testing.T, settings string) {
+	s := newShop(t, postgres.Shared(t).Database(t)+settings)
 	declined := errors.New("declined")
 	for name, c := range map[string]struct {
 		handler func(ctx context.Context, tx *pgstore.Tx, order string) (string, error)
