@@ -99,7 +99,7 @@ func paused(row Row) (p protocol.Paused, err error) {
 
 // WritePaused implements reconcile.PauseStore.
 func (s *Store) WritePaused(ctx context.Context, w protocol.PausedWrite) error {
-	return s.swap(ctx, "WritePaused", pausesRow, nil, func(row Row) (*Change, error) {
+	return s.swap(ctx, "WritePaused", pausesRow, nil, func(row Row, _ bool) (*Change, error) {
 		old, err := paused(row)
 		if err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func (s *Store) WritePaused(ctx context.Context, w protocol.PausedWrite) error {
 
 // CountKey implements limit.Counter.
 func (s *Store) CountKey(ctx context.Context, counter string, bound int, expires time.Time) (counted bool, err error) {
-	err = s.swap(ctx, "CountKey", countRow+counter, nil, func(row Row) (*Change, error) {
+	err = s.swap(ctx, "CountKey", countRow+counter, nil, func(row Row, _ bool) (*Change, error) {
 		n := 0
 		if row.Version != 0 {
 			if n, err = strconv.Atoi(string(row.Data)); err != nil {

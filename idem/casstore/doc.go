@@ -2,7 +2,8 @@
 // is as it was read: a small [Driver] for each. A write reads the record's row, has package protocol say what the
 // write makes of it (the Apply methods), and replaces the row if it still has the version that was read; otherwise
 // it asks again with the row that is there. So no row is locked, no connection is held from one call to the next,
-// and a write whose reply was lost knows itself again when it is sent once more.
+// and a write whose reply was lost knows itself again when it is sent once more. It then writes the row again as it
+// is: what the database confirms after that, it has confirmed too.
 //
 // A record is one row, in JSON, with the results of up to 8 KiB that it has. Larger ones, and those of steps from 1
 // KiB on, are parts: values next to the row that are written and removed in the same change. If that takes too long,

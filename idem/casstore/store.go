@@ -106,14 +106,17 @@ type with struct {
 // write makes one change of a record.
 func (s *Store) write(ctx context.Context, op, id string, guess *Row, now time.Time,
 	apply func(*protocol.Record, time.Time) (*protocol.Record, error), w with) error {
-	return s.swap(ctx, op, id, guess, func(row Row) (*Change, error) {
+	return s.swap(ctx, op, id, guess, func(row Row, maybe bool) (*Change, error) {
 		old, err := decode(row)
 		if err != nil {
 			return nil, err
 		}
 		next, err := apply(old, now)
-		if err != nil || next == old { // it has landed already
+		switch landed := next == old; {
+		case err != nil, landed && (old == nil || !maybe):
 			return nil, err
+		case landed: // a database may show a row that it has not confirmed: what it confirms after that, it has too
+			return s.change(old, next, with{})
 		}
 		return s.change(old, next, w)
 	})

@@ -425,3 +425,25 @@ func TestAKeptValueMayHaveAnyBytes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "caf\ufffd", rec.Value)
 }
+
+// A row that a try has made without a reply is no confirmation: Postgres shows what its standby may not have.
+func TestWhatIsSeenIsNotConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := newStore(t)
+		confirms := false
+		d.fault = func(_ context.Context, method string, call func()) error {
+			if call(); method == "Write" && !confirms {
+				return &protocol.StoreError{Ambiguous: true, Down: true, Err: context.DeadlineExceeded}
+			}
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		failed := new(protocol.StoreError)
+		require.ErrorAs(t, s.Acquire(ctx, now, claim("a")), &failed)
+		require.True(t, failed.Ambiguous)
+		require.NotEmpty(t, d.Table.Row("t#op#k").Row.Data)
+		confirms = true
+		require.NoError(t, s.Acquire(t.Context(), now, claim("a")))
+	})
+}

@@ -12,8 +12,8 @@ import (
 )
 
 // change makes what is to be written of the row that is there, whose Version is 0 if there is none. It returns nil if
-// nothing is: then the write has landed before.
-type change func(old Row) (*Change, error)
+// nothing is: then the write has landed before. maybe says that an earlier try may have made the row.
+type change func(old Row, maybe bool) (*Change, error)
 
 const (
 	// maxTries bounds how often a call is made that fails, of a context without a deadline.
@@ -48,7 +48,7 @@ func (s *Store) swap(ctx context.Context, op, id string, guess *Row, make change
 		}
 		if err == nil {
 			var c *Change
-			c, err = make(*row)
+			c, err = make(*row, t.maybe)
 			switch {
 			case c == nil && row == guess:
 				row = nil
