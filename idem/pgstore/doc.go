@@ -44,30 +44,40 @@
 //
 // Its senders may be those of SQS, SNS and EventBridge, in the packages below outbox.
 //
-// A message that was sent stays for a day, and is removed by the sweep. One that waits, and a dead letter, stay. The
-// message is in the outcome's statement, and takes no round trip of its own. The relay makes two statements for a
-// message, and a few for each hundred. Where nothing waits, it makes two for each destination and poll.
+// A message that was sent stays for two days: it expires after one, and a sweep removes what has expired a day ago. One
+// that waits, and a dead letter, stay. The message is in the outcome's statement, and takes no round trip of its own.
+// The relay makes two statements for a message, and a few for each hundred. Where nothing waits, it makes two for each
+// destination and poll.
 //
 // # What it costs
 //
 // A first execution is two round trips, a claim and an outcome; a replay is one. A handler with a transaction makes
 // three more: BEGIN, the outcome in the transaction in place of its own, and COMMIT. Each is one statement, without
-// locks that outlive it, session state or advisory locks, so that RDS Proxy pins no connection for it.
+// locks that outlive it, session state or advisory locks, so that RDS Proxy pins no connection for it. The pool adds a
+// ping where a connection was idle for a second, and pgx one round trip for each statement that is new to a connection,
+// to prepare it.
 //
 // A transaction holds a connection from its beginning to its commit, and the lease is renewed by another one. So a pool
 // has one more than there are handlers at a time, at least. In Lambda each environment has a pool of its own. Two are
-// enough where it runs one call at a time; a handler of SQS runs ten messages unless told otherwise. A call that gets
-// no connection of a pool that is used up finds the store unavailable, and does not fail open. A thousand environments
-// are two thousand connections: put RDS Proxy or PgBouncer between, or limit the function's concurrency. With PgBouncer
-// in transaction mode set default_query_exec_mode=exec in the URL. With IAM authentication make the token in
+// enough where it runs one call at a time; a handler of SQS runs up to ten unless its options say otherwise. A call for
+// which a pool has no connection left finds the store unavailable, and does not fail open. A thousand environments are
+// two thousand connections: put RDS Proxy or PgBouncer between, or limit the function's concurrency. With PgBouncer in
+// transaction mode set default_query_exec_mode=exec in the URL. With IAM authentication make the token in
 // pgxpool.Config.BeforeConnect: it is good for 15 minutes.
 //
 // # What it relies on
 //
 // What Postgres has confirmed must stay. That holds with synchronous_commit, fsync and full_page_writes on, which is
 // the default. If a replica takes over that is not synchronous, such as one in another region, confirmed outcomes
-// and claims can be lost, and operations run again: Aurora and RDS Multi-AZ lose none. [Store.Check] looks for what
-// it can see.
+// and claims can be lost, and operations run again. Aurora loses none, nor does a Multi-AZ instance of RDS: their
+// storage is replicated. [Store.Check] looks for what it can see.
+//
+// A standby of synchronous_standby_names loses none while commits wait for it. But where the time of a call, or the
+// statement_timeout, is over during that wait, Postgres ends the wait and keeps the commit, of which the standby may
+// have nothing: no client can prevent that. A claim then fails, and nothing runs. But later calls take what is there
+// for confirmed, and so does the call whose transaction it is. If the standby takes over before it has caught up, that
+// is lost. A Multi-AZ DB cluster of RDS is the same. After such a failover, if commits had waited for seconds before
+// it, look for the operations of that time in the systems that they have called.
 //
 // The clocks of the callers count, not that of the server: see idem.Options.Margin.
 //
