@@ -2,6 +2,7 @@ package casstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -99,12 +100,17 @@ func paused(row Row) (p protocol.Paused, err error) {
 
 // WritePaused implements reconcile.PauseStore.
 func (s *Store) WritePaused(ctx context.Context, w protocol.PausedWrite) error {
-	return s.swap(ctx, "WritePaused", pausesRow, nil, func(row Row, _ bool) (*Change, error) {
+	return s.swap(ctx, "WritePaused", pausesRow, nil, func(row Row, maybe bool) (*Change, error) {
 		old, err := paused(row)
 		if err != nil {
 			return nil, err
 		}
 		next, err := w.Apply(old)
+		if _, met := errors.AsType[*protocol.ConflictError](err); met && maybe {
+			// It may have landed, and have been replaced since: made again it would undo the other one's.
+			err = &protocol.StoreError{Op: "WritePaused", Ambiguous: true,
+				Err: errors.New("what is paused was changed by another write since")}
+		}
 		if err != nil || old.Write == w.Write {
 			return nil, err
 		}

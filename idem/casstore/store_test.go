@@ -447,3 +447,43 @@ func TestWhatIsSeenIsNotConfirmed(t *testing.T) {
 		require.NoError(t, s.Acquire(t.Context(), now, claim("a")))
 	})
 }
+
+// overtaken is a driver that loses the reply of its first write, and makes another one before the next call.
+type overtaken struct {
+	casstore.Driver
+	other func()
+}
+
+func (m *overtaken) Write(ctx context.Context, c casstore.Change) (casstore.Row, bool, error) {
+	row, written, err := m.Driver.Write(ctx, c)
+	if m.other != nil {
+		m.other()
+		m.other = nil
+		return casstore.Row{}, false, &protocol.StoreError{Ambiguous: true, Err: errLost}
+	}
+	return row, written, err
+}
+
+// A change of what is paused of which it is not known whether it was made before another one is reported as that: it is
+// not made again over the other one.
+func TestAPauseThatMayHaveBeenReplaced(t *testing.T) {
+	s, d := newStore(t)
+	bob, err := reconcile.New(s, nil)
+	require.NoError(t, err)
+	pause := func(why string) {
+		err := bob.Pause(t.Context(), "export", "", time.Time{}, reconcile.Change{Actor: "bob", Reason: why})
+		require.NoError(t, err)
+	}
+	pause("case 1")
+	m := &overtaken{Driver: d, other: func() { pause("case 2") }}
+	alice, err := reconcile.New(casstore.New(m, nil), nil)
+	require.NoError(t, err)
+	err = alice.Resume(t.Context(), "export", "", reconcile.Change{Actor: "alice", Reason: "case 1 is over"})
+	failed := new(protocol.StoreError)
+	require.ErrorAs(t, err, &failed)
+	require.True(t, failed.Ambiguous)
+	left, err := bob.Paused(t.Context())
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+	require.Equal(t, "case 2", left[0].Why)
+}
