@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -30,6 +31,7 @@ type pauses struct {
 	// Of is the ID of the pause that the form ends; empty if it is for a new one, whose calls are typed.
 	Of                string
 	Operation, Tenant string   `json:"-"`
+	Seen              string   `json:"-"` // its Digest, as it was shown; empty if there was none
 	Calls, Why        string   `json:"-"`
 	Lasts             []choice `json:"-"`
 	Done              string   `json:"-"`
@@ -43,6 +45,8 @@ type pauses struct {
 type pauseRow struct {
 	Calls, Who, Why, URL string
 	Since, Until         moment
+
+	id, digest string
 }
 
 // paused is what is paused now; nothing of a store that has no pauses.
@@ -55,7 +59,7 @@ func (c *console) paused(ctx context.Context) (rows []pauseRow, err error) {
 		q := url.Values{"resume": {p.ID()}}
 		rows = append(rows, pauseRow{
 			Calls: view.Calls(p.Operation, p.Tenant), Who: p.Who, Why: p.Why, URL: c.opts.Prefix + "/pauses?" + q.Encode(),
-			Since: c.moment(p.Since), Until: c.moment(p.Until),
+			Since: c.moment(p.Since), Until: c.moment(p.Until), id: p.ID(), digest: p.Digest(),
 		})
 	}
 	return rows, err
@@ -75,9 +79,14 @@ func (c *console) pausesOf(r *http.Request, body *pauses, lasts string) (p *page
 	if body.Lasts, err = choose(lasting, lasts); err != nil {
 		return nil, err
 	}
+	for _, p := range body.Pauses {
+		if p.id == body.Of {
+			body.Seen = cmp.Or(body.Seen, p.digest)
+		}
+	}
 	body.URL = c.opts.Prefix + "/pauses"
 	body.Issued = fmt.Sprintf("%d-%s", c.opts.Now().Unix(), rand.Text())
-	body.Token = c.token(who(r), "pauses", body.Of, body.Issued)
+	body.Token = c.token(who(r), "pauses", body.Of, body.Seen, body.Issued)
 	title, query := "Pauses", url.Values{}
 	if body.Of != "" {
 		tenant, operation, _ := protocol.ParseRecordID(body.Of)
@@ -105,9 +114,9 @@ func (c *console) changePaused(w http.ResponseWriter, r *http.Request) error {
 	f, lasts := r.PostForm, r.PostForm.Get("lasts")
 	body := &pauses{
 		Of: f.Get("of"), Operation: strings.TrimSpace(f.Get("operation")), Tenant: strings.TrimSpace(f.Get("tenant")),
-		Why: strings.TrimSpace(f.Get("why")), Issued: f.Get("issued"),
+		Why: strings.TrimSpace(f.Get("why")), Seen: f.Get("seen"), Issued: f.Get("issued"),
 	}
-	if !hmac.Equal([]byte(f.Get("token")), []byte(c.token(who(r), "pauses", body.Of, body.Issued))) {
+	if !hmac.Equal([]byte(f.Get("token")), []byte(c.token(who(r), "pauses", body.Of, body.Seen, body.Issued))) {
 		c.refuse(w, r, errors.New("the form's token is not of this console, operator and change"), problem{
 			Status: http.StatusForbidden, Title: "Refused", Text: "This form was not made by this console for you and this " +
 				"change, or the console was started again since. Nothing was changed. Open the pauses and decide again.",
@@ -139,6 +148,7 @@ func (c *console) changePaused(w http.ResponseWriter, r *http.Request) error {
 	case body.Of != "":
 		change = protocol.ChangeResumed
 		tenant, operation, _ := protocol.ParseRecordID(body.Of)
+		by.IfWrite = cmp.Or(body.Seen, "none")
 		err = c.r.Resume(ctx, operation, tenant, by)
 	case err == nil:
 		var until time.Time
@@ -160,6 +170,9 @@ func (c *console) changePaused(w http.ResponseWriter, r *http.Request) error {
 	case errors.Is(err, reconcile.ErrNotFound):
 		return problem{Status: http.StatusConflict, Title: "Not paused",
 			Text: "These calls have no pause of their own any more. Nothing was changed."}
+	case errors.Is(err, reconcile.ErrChanged):
+		return problem{Status: http.StatusConflict, Title: "The pauses have changed",
+			Text: "What is paused has changed since it was shown. Nothing was changed. Look at the pauses again."}
 	case errors.As(err, &store) && store.Ambiguous:
 		return problem{Status: http.StatusServiceUnavailable, Title: "Look at the pauses",
 			Text: "The store did not say whether the change was made. Look at the pauses, and decide again if it was not."}

@@ -141,6 +141,10 @@ func (r *rig) happenings() map[string]story.Event {
 			}
 			r.over(b)
 		}),
+		"bob pauses": story.Act(func(operation string) {
+			require.NoError(r.t, r.r.Pause(r.t.Context(), operation, "", time.Time{},
+				reconcile.Change{Actor: "bob", Reason: "another case"}))
+		}),
 		"bob resumes": story.Act(func(operation string) {
 			require.NoError(r.t, r.r.Resume(r.t.Context(), operation, "", reconcile.Change{Actor: "bob", Reason: "it is over"}))
 		}),

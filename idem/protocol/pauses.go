@@ -2,6 +2,9 @@ package protocol
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/url"
 	"strings"
@@ -76,6 +79,14 @@ func (p *Pause) Recovers() time.Time {
 func (p *Pause) ID() string {
 	part := func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 	return part(p.Tenant) + "#" + part(p.Operation) + pauseSuffix
+}
+
+// Digest names the pause as it is, of what it is and who wrote why, for a change that is about this one alone. A pause
+// that replaces it has another one.
+func (p *Pause) Digest() string {
+	text, _ := json.Marshal(p) // texts and times
+	sum := sha256.Sum256(text)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // pauseSuffix is shorter than the digest of any key.

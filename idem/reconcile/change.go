@@ -21,7 +21,7 @@ type Change struct {
 	Tool string
 	// IfWrite is the Write of the record that the decision is about. If the record has been
 	// written since, nothing is changed and the error is [ErrChanged]. Empty means the record as
-	// it is now. It is not kept.
+	// it is now. It is not kept. For a pause see [Reconciler.Resume].
 	IfWrite string
 	// DecisionID names the decision, for its maker, such as a digest of a form: at most 64 letters,
 	// digits, - and _. [Change.Made] finds its change in the history. Optional.

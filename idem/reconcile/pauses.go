@@ -88,7 +88,8 @@ func (r *Reconciler) Pause(ctx context.Context, operation, tenant string, until 
 }
 
 // Resume ends the pause of the tenant's calls of the operation, or of all of them if the tenant is
-// empty. If exactly these are not paused, the error matches [ErrNotFound].
+// empty. If exactly these are not paused, the error matches [ErrNotFound]. By.IfWrite is the [protocol.Pause.Digest]
+// of the pause that the decision is about: if there is another one, it goes on, and the error is [ErrChanged].
 func (r *Reconciler) Resume(ctx context.Context, operation, tenant string, by Change) error {
 	if err := by.check(); err != nil {
 		return err
@@ -97,8 +98,11 @@ func (r *Reconciler) Resume(ctx context.Context, operation, tenant string, by Ch
 	p := protocol.Pause{Operation: operation, Tenant: tenant}
 	return r.changePaused(ctx, p, by, protocol.ChangeResumed, func(all []protocol.Pause) ([]protocol.Pause, error) {
 		at := inForce(all, p, now)
-		if at < 0 {
+		switch {
+		case at < 0:
 			return nil, fmt.Errorf("%w: operation %q of tenant %q has no pause of its own", ErrNotFound, operation, tenant)
+		case by.IfWrite != "" && all[at].Digest() != by.IfWrite:
+			return nil, fmt.Errorf("%w: the pause of these calls is another one", ErrChanged)
 		}
 		all[at].Until = now
 		return all, nil

@@ -109,6 +109,31 @@ func TestPausesOfOperationsAndTenants(t *testing.T) {
 	})
 }
 
+// A decision about a pause ends no other one: neither one that replaces it, nor a later one.
+func TestAResumeEndsThePauseThatItIsAbout(t *testing.T) {
+	testPaused(t, func(t *testing.T, p *paused) {
+		shown := func() reconcile.Change {
+			all, err := p.records.Paused(t.Context())
+			require.NoError(t, err)
+			by := alice
+			by.IfWrite = all[0].Digest()
+			return by
+		}
+		p.pause("acme", 0)
+		first := shown()
+		time.Sleep(time.Second)
+		p.pause("acme", time.Minute)
+		second := shown()
+		require.ErrorIs(t, p.records.Resume(t.Context(), "order", "acme", first), reconcile.ErrChanged)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, p.records.Resume(t.Context(), "order", "acme", second), reconcile.ErrNotFound)
+		p.pause("acme", 0)
+		require.ErrorIs(t, p.records.Resume(t.Context(), "order", "acme", second), reconcile.ErrChanged)
+		require.NoError(t, p.records.Resume(t.Context(), "order", "acme", shown()))
+		p.is()
+	})
+}
+
 // What has ended does not stay, and there is a bound.
 func TestWhatIsPausedStaysSmall(t *testing.T) {
 	testPaused(t, func(t *testing.T, p *paused) {

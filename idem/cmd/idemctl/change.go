@@ -258,8 +258,12 @@ func (s *session) carryOut(ctx context.Context, do func(context.Context, reconci
 	case err == nil:
 		return nil
 	case errors.Is(err, reconcile.ErrChanged):
-		return errors.New("the record has been written since it was shown, and nothing was changed: " +
-			"look again with idemctl explain, and decide again")
+		what, again := "record", "explain"
+		if look == "pauses" {
+			what, again = "pause", look
+		}
+		return fmt.Errorf("the %s has been written since it was shown, and nothing was changed: look again with "+
+			"idemctl %s, and decide again", what, again)
 	case ofStore && store.Ambiguous: // an earlier try may have landed, whatever the last one got
 	case mistaken, slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }):
 		why := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "idem: resolution: "), "reconcile: ")

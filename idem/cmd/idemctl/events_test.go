@@ -44,6 +44,10 @@ func (b *rig) events() map[string]story.Event {
 				Unconfirmed: true, Change: protocol.ChangeResolved, From: idem.Unknown, To: idem.Failed, Attempt: 1,
 				Who: "alice", Why: "case 1"}
 		}),
+		"bob pauses": story.Act(func(operation string) {
+			require.NoError(b.t, b.Reconciler().Pause(b.t.Context(), operation, "", time.Time{},
+				reconcile.Change{Actor: "bob", Reason: "another case"}))
+		}),
 		"it has published messages":  story.OfEach(func(key idem.Key) { letters.publish(key.ID(), b.Clock.Now()) }),
 		"an operation with a secret": story.Act(func(string) { secretly(b.t, b) }),
 		// About the key of a payment, and the text of its response.

@@ -89,7 +89,9 @@ func (s *session) changePaused(ctx context.Context, c callsFlags, change protoco
 	for _, p := range paused {
 		if p.Operation == c.Operation {
 			shown.pause(p)
-			found = found || p.Tenant == c.Tenant
+			if p.Tenant == c.Tenant {
+				found, by.IfWrite = true, p.Digest()
+			}
 		}
 	}
 	if change == protocol.ChangeResumed && !found {
