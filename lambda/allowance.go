@@ -10,13 +10,14 @@ import (
 
 // allowance is how the records of an event share its time, if a shorter time-out could not park them. A record
 // may use all the time up to the guard, unless other lanes wait for a slot when it has used its allowance: that
-// leaves each of their records the operation's MinTime. Then it ends, as it would with a shorter time-out.
+// leaves each of their records the operation's MinTime. Then it ends, as it would with a shorter time-out. The fewer
+// wait by then, the more it may use.
 //
 //   - It never has less than its equal share of the event's time. In an event with more work than time
 //     a record that is no slower than the others is therefore not ended for one that would not get
 //     through either.
-//   - It leaves half of its time at most, and only where at least one record can use that: MinTime is
-//     what a record needs to begin, and most of a large event's records end sooner.
+//   - It leaves half of the time at most that it has when it begins, and only where at least one record
+//     can use that: MinTime is what a record needs to begin, and most of a large event's records end sooner.
 //   - The records behind it in its own lane do not count. If it is ended they are redelivered with
 //     it, so the time would be of no use to them.
 type allowance struct {
@@ -25,39 +26,35 @@ type allowance struct {
 	least  time.Duration // what a record that waits needs
 	slots  int
 
-	mu      sync.Mutex
-	waiting int // records of the lanes that wait for a slot
-	lanes   int // at most these lanes: how many records may be ended
+	mu     sync.Mutex
+	rounds []int // how many records, one after the other, the lanes take that wait: those now, and after each that begins
+	lanes  int   // at most these lanes: how many records may be ended
 }
 
 // claimAndFinish is what a record takes of the event's time in addition to its handler.
 const claimAndFinish = 100 * time.Millisecond
 
-// start begins the time of an event with so many records, in so many lanes.
-func (a *allowance) start(ctx context.Context, op idem.Operation, records, lanes, slots int) {
+// start begins the time of an event with so many records in each lane.
+func (a *allowance) start(ctx context.Context, op idem.Operation, lanes []int, slots int) {
 	a.shared = op.Repeat == idem.Repeatable && op.MaxAttempts == 0
-	a.least, a.slots, a.waiting, a.lanes = minTime(op)+claimAndFinish, slots, records, lanes
+	a.least, a.slots, a.lanes, a.rounds = minTime(op)+claimAndFinish, slots, len(lanes), make([]int, len(lanes)+1)
+	records, longest := 0, 0
+	for i := len(lanes) - 1; i >= 0; i-- {
+		records, longest = records+lanes[i], max(longest, lanes[i])
+		// A lane begins when no slot is free of those before it, and has one slot then.
+		a.rounds[i] = (records-longest)/slots + longest
+	}
 	if guard, ok := ctx.Deadline(); ok && records > 0 {
-		a.share = time.Until(guard) / time.Duration(a.rounds())
+		a.share = time.Until(guard) / time.Duration(a.rounds[0])
 	}
 }
 
-// begin notes that a lane of so many records has its slot, and so many lanes wait.
-func (a *allowance) begin(records, lanes int) {
+// begin notes that the next lane has its slot.
+func (a *allowance) begin() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.waiting, a.lanes = a.waiting-records, min(a.lanes, lanes)
-}
-
-// rounds is how many of the records that wait each slot works on.
-func (a *allowance) rounds() int { return (a.waiting + a.slots - 1) / a.slots }
-
-// of is how much of the time that is left a record may use that begins now.
-func (a *allowance) of(left time.Duration) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	rounds := min(a.rounds(), int(left/2/a.least))
-	return max(left-time.Duration(rounds)*a.least, a.share)
+	a.rounds = a.rounds[1:]
+	a.lanes = min(a.lanes, len(a.rounds)-1)
 }
 
 // within returns a context that ends when the record which begins now has used its allowance, and what
@@ -65,19 +62,32 @@ func (a *allowance) of(left time.Duration) time.Duration {
 // may end before; with a single slot the deadline is known.
 func (a *allowance) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	guard, ok := ctx.Deadline()
-	left := time.Until(guard)
-	most := a.of(left)
+	if !ok || !a.shared {
+		return ctx, func() {}
+	}
+	begun := time.Now()
+	left := guard.Sub(begun)
+	half := int(left / 2 / a.least)
+	most := func() time.Duration { return max(left-time.Duration(min(a.rounds[0], half))*a.least, a.share) }
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := most()
 	switch {
-	case !ok || !a.shared || left-most < a.least-claimAndFinish:
+	case left-first < a.least-claimAndFinish:
 		return ctx, func() {}
 	case a.slots == 1:
-		return context.WithDeadlineCause(ctx, guard.Add(most-left), idem.ErrOutOfTime)
+		return context.WithDeadlineCause(ctx, guard.Add(first-left), idem.ErrOutOfTime)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(most, func() {
+	var timer *time.Timer
+	timer = time.AfterFunc(first, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.lanes > 0 {
+		switch more := most() - time.Since(begun); {
+		case a.lanes == 0 || ctx.Err() != nil:
+		case more > 0: // fewer wait
+			timer.Reset(more)
+		default:
 			a.lanes--
 			cancel(idem.ErrOutOfTime)
 		}

@@ -211,6 +211,33 @@ func TestNoMoreMessagesAreEndedThanWait(t *testing.T) {
 		part{id: "b", takes: never}, part{id: "waits", takes: 10 * ms})))
 }
 
+// The other slots work off what waits, so that there may be time for all, or more of it for a slow message.
+func TestNoMessageIsEndedForThoseThatWaitNoMore(t *testing.T) {
+	p := &played{t: t, op: fulfil, slots: 2}
+	got := p.deliver(append([]part{{id: "a", takes: 25 * time.Second}}, several(100, 192*ms)...)...)
+	require.Equal(t, map[Reason]int{ReasonExecuted: 101}, reasonsOf(got))
+
+	got = p.deliver(append([]part{{id: "a", takes: never}}, several(200, 192*ms)...)...)
+	require.Equal(t, map[Reason]int{ReasonReleased: 1, ReasonExecuted: 200}, reasonsOf(got))
+	require.Greater(t, got["a"].took, 18*time.Second)
+}
+
+// A group that waits is worked off by one slot, and begins when one is free of those before it.
+func TestAGroupThatWaitsHasTimeForAllOfIt(t *testing.T) {
+	p := &played{t: t, op: fulfil, slots: 2}
+	for before := range 5 {
+		parts := []part{{id: "a", takes: never, group: "a"}, {id: "b", takes: never, group: "b"}}
+		for n, q := range several(before+9, 190*ms) {
+			q.group = "g"
+			if n < before {
+				q.group = q.id
+			}
+			parts = append(parts, q)
+		}
+		require.Equal(t, map[Reason]int{ReasonReleased: 2, ReasonExecuted: before + 9}, reasonsOf(p.deliver(parts...)))
+	}
+}
+
 // With all quick, no message is ended: the deadline with several slots is the guard. With one slot it is the end of the
 // message's own time.
 func TestTheDeadlineOfAMessage(t *testing.T) {

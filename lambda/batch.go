@@ -86,18 +86,22 @@ func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
 			out: Delivery[R]{Event: r}}
 	}
 	lanes := s.lanes(ds)
-	b.time.start(ctx, s.op, len(records), len(lanes), s.opts.Concurrency)
+	sizes := make([]int, len(lanes))
+	for i, lane := range lanes {
+		sizes[i] = len(lane)
+	}
+	b.time.start(ctx, s.op, sizes, s.opts.Concurrency)
 	slots := make(chan struct{}, s.opts.Concurrency)
 	var wg sync.WaitGroup
 	before := make(chan struct{})
 	close(before)
-	for i := range min(len(lanes), cap(slots)) { // they do not wait
-		b.time.begin(len(lanes[i]), len(lanes)-i-1)
+	for range min(len(lanes), cap(slots)) { // they do not wait
+		b.time.begin()
 	}
 	for i, lane := range lanes {
 		slots <- struct{}{}
 		if i >= cap(slots) {
-			b.time.begin(len(lane), len(lanes)-i-1)
+			b.time.begin()
 		}
 		lane[0].turn = &turn{before: before, mine: make(chan struct{})}
 		before = lane[0].turn.mine
