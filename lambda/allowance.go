@@ -41,7 +41,7 @@ func (a *allowance) start(ctx context.Context, op idem.Operation, lanes []int, s
 	records, longest := 0, 0
 	for i := len(lanes) - 1; i >= 0; i-- {
 		records, longest = records+lanes[i], max(longest, lanes[i])
-		// A lane begins when no slot is free of those before it, and has one slot then.
+		// Until a lane begins all slots work on others, and then it has one.
 		a.rounds[i] = (records-longest)/slots + longest
 	}
 	if guard, ok := ctx.Deadline(); ok && records > 0 {
