@@ -172,8 +172,7 @@ func (c *comparison) isOurs(id string) bool {
 func (c *comparison) complete() error {
 	from, _ := c.window()
 	switch {
-	case c.ofDay == 0:
-	case c.known == 0:
+	case c.known == 0 && c.ofDay > 0:
 		return fmt.Errorf("ledger: the provider has %d entries, and the table no record of operation %q: look at the name "+
 			"of the operation and the table, or the records have expired", c.ofDay, c.opts.Operation)
 	case c.kept > 0 && from.Add(c.kept).Before(c.now):
