@@ -125,10 +125,11 @@ func (c *ledgerCmd) columns() []string {
 	return slices.Concat([]string{c.TokenColumn, c.RefColumn, c.TimeColumn, c.StateColumn}, c.ValueColumn)
 }
 
-// entries has the file's entries, once. It fails if there are rows, and none has a state or is of the day.
+// entries has the file's entries, once. It fails if there are rows, and none has a state, or is of the day, or has what
+// is compared.
 func (c *ledgerCmd) entries(x *export, from, to time.Time) iter.Seq2[ledger.Entry, error] {
 	return func(yield func(ledger.Entry, error) bool) {
-		all, ofDay, state := 0, 0, ""
+		all, ofDay, valued, state := 0, 0, false, ""
 		for n := 1; ; n++ {
 			var e ledger.Entry
 			effect := false
@@ -140,6 +141,9 @@ func (c *ledgerCmd) entries(x *export, from, to time.Time) iter.Seq2[ledger.Entr
 				case all > 0 && ofDay == 0:
 					yield(e, fmt.Errorf("no row of the export is of %s: look at --day, --time-zone and --time-column",
 						c.date.Format(time.DateOnly)))
+				case ofDay > 0 && len(c.ValueColumn) > 0 && !valued:
+					yield(e, fmt.Errorf("no row of %s has anything in %s, so that nothing would be compared: look at "+
+						"--value-column", c.date.Format(time.DateOnly), strings.Join(c.ValueColumn, ", ")))
 				}
 				return
 			}
@@ -151,6 +155,7 @@ func (c *ledgerCmd) entries(x *export, from, to time.Time) iter.Seq2[ledger.Entr
 				all++
 				if !e.At.Before(from) && e.At.Before(to) {
 					ofDay++
+					valued = valued || e.Value != ""
 				}
 			}
 			switch {

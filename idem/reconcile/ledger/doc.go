@@ -36,7 +36,9 @@
 //   - [Unread]: the provider did it, and the record or its result cannot be read, so that nothing was compared: the
 //     Sealer is missing, the key may not be used, or the result was not recorded, as its Why says. It counts as a
 //     difference.
-//   - [Open]: the record has no outcome yet, or cannot be read, and the provider has nothing. It is no difference.
+//   - [Open]: the record has no outcome yet, or cannot be read, and the provider has nothing, or it has an entry of an
+//     attempt that still runs. It is no difference. What that attempt records is compared with the entry when its
+//     day is compared again, and not with the next day.
 //   - [Undecided]: the record expects an effect, and its attempts began before the entries that were read, where
 //     there may be one, or one more: such as an attempt which an operator has resolved days later. It is no
 //     difference; compare a longer time to decide it.
@@ -54,7 +56,7 @@
 //
 // Records must be kept for longer than the time from an hour before the day to the comparison, which is more
 // than a day: set [idem.Operation].Retention to three days or more. Of a record that has been deleted nothing is left
-// to compare. If a completed record of the day shows that others of the day may have been deleted, or if the
+// to compare. If a completed record of the day or a later one shows that others of the day may have been deleted, or if the
 // table has no record of the operation while the provider has entries, Compare fails.
 //
 // # What it costs
@@ -62,7 +64,9 @@
 // No index has records that have ended. Compare reads the whole table once, with all operations, parts of
 // results, messages and changes: 131,000 read units for a gigabyte, which are $0.016 on demand in us-east-1, and
 // four and a half minutes with [DefaultRate]. The functions lack the units that it takes. A result above 4 KB, after
-// compression, costs Expect a further call where it asks for it.
+// compression, costs Expect a further call where it asks for it. A result that package kmsseal has encrypted costs it
+// a Decrypt of KMS, unless its data key is held, as 256 are. The table is read in no order of time: if it has results
+// under many more data keys, that is a Decrypt for almost each result.
 //
 // Both sides are sorted. Up to 16 MB of each of two sorts are kept in memory, and the others lie in
 // temporary files in os.TempDir: some 2 KB for each operation of the day. A filter takes another 16 MB: it has the

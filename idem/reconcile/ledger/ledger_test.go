@@ -416,6 +416,26 @@ func TestMidnight(t *testing.T) {
 	}, days)
 }
 
+// What an attempt records that ran when its day was compared is compared when the day is compared again.
+func TestAnAttemptThatRanIsComparedAgain(t *testing.T) {
+	began := to.Add(-10 * time.Minute)
+	w := newWorld(t)
+	w.in(protocol.InProgress, "runs", began, func(r *protocol.Record) { r.LeaseUntil = now.Add(time.Second) })
+	w.entries = []Entry{entry("runs", began, "120 EUR")}
+	_, got := w.compare(from)
+	require.Equal(t, []string{"open runs in_progress ?/? re_runs/120 EUR -"}, got)
+
+	w.store = memstore.New()
+	w.scans, w.now = w.store, now.AddDate(0, 0, 1)
+	rec := completed("runs", now.Add(time.Minute), "100 EUR")
+	rec.CreatedAt = began
+	w.put(rec)
+	_, got = w.compare(to)
+	require.Empty(t, got)
+	_, got = w.compare(from)
+	require.Equal(t, []string{"different runs completed re_runs/100 EUR re_runs/120 EUR -"}, got)
+}
+
 // What a takeover does again is found on its day, whatever day the first effect was on.
 func TestAnEffectIsDoubledAcrossMidnight(t *testing.T) {
 	for _, c := range []struct{ first, second time.Duration }{
