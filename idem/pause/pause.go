@@ -66,10 +66,14 @@ func (p *Pauses) MayExecute(ctx context.Context, now time.Time, tenant, operatio
 	if !k.isFresh(ctx) {
 		k = p.read(ctx)
 	}
+	var after time.Duration // the last one ends
 	for i := range k.pauses {
 		if it := &k.pauses[i]; it.Covers(tenant, operation) && !it.Ended(now) {
-			return &protocol.PausedError{RetryAfter: it.RetryAfter(now)}
+			after = max(after, it.RetryAfter(now))
 		}
+	}
+	if after > 0 {
+		return &protocol.PausedError{RetryAfter: after}
 	}
 	return k.err
 }

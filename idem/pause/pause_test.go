@@ -186,6 +186,22 @@ func TestAPauseEndsByItself(t *testing.T) {
 	})
 }
 
+// A call that is paused twice waits for the pause that lasts for longer, whichever was made first.
+func TestTheLongerOneOfTwoPausesCounts(t *testing.T) {
+	for _, order := range [][]string{{"short", "long"}, {"long", "short"}} {
+		test(t, func(t *testing.T, r *rig) {
+			for _, name := range order {
+				if name == "long" {
+					r.pause("export", "")
+					continue
+				}
+				require.NoError(t, r.records.Pause(t.Context(), "export", "acme", time.Now().Add(time.Minute), why))
+			}
+			require.Equal(t, 5*time.Minute, r.isPaused(export, "acme", "a").RetryAfter)
+		})
+	}
+}
+
 // A tenant's pause is no other's, and an operation's no other's.
 func TestAPauseIsATenantsAndAnOperationsOwn(t *testing.T) {
 	test(t, func(t *testing.T, r *rig) {

@@ -19,7 +19,8 @@ var ErrPaused = errors.New("idem: the operation is paused; nothing was executed,
 // [ErrPaused].
 type PausedError struct {
 	// RetryAfter is when it is of use to try again: when the pause ends, if that is known and soon,
-	// else after as long as it has lasted already, five minutes at least. It is a second at least.
+	// else after as long as it has lasted already, five minutes at least. It is a second at least. If the call has two
+	// pauses, it is the later one of both.
 	RetryAfter time.Duration
 }
 

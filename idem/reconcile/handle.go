@@ -173,6 +173,12 @@ func (s *sweep) handleAbandoned(rec *idem.Record, op Operation) error {
 	if err != nil {
 		return err
 	}
+	if next, _, err = s.paused(held); err != nil { // the write may have taken long
+		return err
+	}
+	if !next.IsZero() {
+		return s.postponeAndReport(held, notice.SweepPostponed, next, rec.Probes, "its operation is paused", nil)
+	}
 	_, err = bounded(s.ctx, s.asking, func(ctx context.Context) (Answer, error) {
 		return Answer{}, op.OnAbandoned(ctx, s.r.question(held))
 	})

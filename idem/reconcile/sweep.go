@@ -90,6 +90,8 @@ func (s *sweep) readPauses() ([]protocol.Pause, error) {
 	}
 	ctx, cancel := s.share(s.ctx)
 	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, pausesLast)
+	defer stop()
 	p.at = time.Now() // the table may answer at once
 	if p.is, p.err = store.ReadPaused(ctx); errors.Is(p.err, errors.ErrUnsupported) {
 		p.err = nil
