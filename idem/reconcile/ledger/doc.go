@@ -56,7 +56,7 @@
 //
 // Records must be kept for longer than the time from an hour before the day to the comparison, which is more
 // than a day: set [idem.Operation].Retention to three days or more. Of a record that has been deleted nothing is left
-// to compare. If a completed record of the day or a later one shows that others of the day may have been deleted, or if the
+// to compare. If a completed record of the day or later shows that records of the day may have been deleted, or if the
 // table has no record of the operation while the provider has entries, Compare fails.
 //
 // # What it costs
