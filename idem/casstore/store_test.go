@@ -7,16 +7,13 @@ import (
 	"os"
 	"reflect"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/casstore"
-	"github.com/idem-go/idempotency/idem/casstore/memtable"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -292,108 +289,6 @@ func TestACountIsBounded(t *testing.T) {
 	require.Empty(t, d.Table.Row("!count t#op"))
 }
 
-// A connection that is silently dead costs one try, not the time of the call.
-func TestASilentConnectionCostsOneTry(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *casstore.Store) error{
-		"write": func(ctx context.Context, s *casstore.Store) error { return s.Finish(ctx, now, complete("a", "a.1", 1)) },
-		"large": func(ctx context.Context, s *casstore.Store) error {
-			return s.Finish(ctx, now, complete("a", "a.1", 1<<20))
-		},
-		"read": func(ctx context.Context, s *casstore.Store) error { _, err := s.Get(ctx, "t#op#k"); return err },
-		"list": func(ctx context.Context, s *casstore.Store) error {
-			_, err := s.Scan(ctx, protocol.ScanQuery{Segments: 1})
-			return err
-		},
-	} {
-		for bounded, with := range map[string]func(context.Context) (context.Context, context.CancelFunc){
-			"": context.WithCancel, ", within 2 s": func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return context.WithTimeout(ctx, 2*time.Second)
-			},
-		} {
-			t.Run(name+bounded, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s, d := newStore(t)
-					require.NoError(t, s.Acquire(t.Context(), now, claim("a")))
-					silent := true
-					d.fault = func(ctx context.Context, _ string, call func()) error {
-						if silent {
-							silent = false
-							<-ctx.Done()
-							return &protocol.StoreError{Ambiguous: true, Down: true, Err: ctx.Err()}
-						}
-						call()
-						return nil
-					}
-					ctx, cancel := with(t.Context())
-					defer cancel()
-					require.NoError(t, call(ctx, s))
-				})
-			})
-		}
-	}
-}
-
-// slow is a table over a link on which no large result gets through, or one without a reply.
-type slow struct {
-	*memtable.Table
-	lands bool
-	over  atomic.Bool
-}
-
-func (s *slow) Write(ctx context.Context, c casstore.Change) (casstore.Row, bool, error) {
-	if len(c.Put) == 0 || s.over.Load() {
-		return s.Table.Write(ctx, c)
-	}
-	if s.lands {
-		_, _, _ = s.Table.Write(ctx, c)
-	}
-	<-ctx.Done()
-	return casstore.Row{}, false, &protocol.StoreError{Down: true, Ambiguous: true, Err: ctx.Err()}
-}
-
-// An outcome is not lost, or late, for the sake of its result. A commit lands whole or not at all.
-func TestAnOutcomeIsNotLostForItsResult(t *testing.T) {
-	for name, c := range map[string]struct {
-		lands bool
-		mode  idem.Mode
-		state idem.State
-	}{
-		"its result takes too long": {false, idem.Reserved, idem.Completed},
-		"its reply takes too long":  {true, idem.Reserved, idem.Completed},
-		"atomic":                    {false, idem.Atomic, idem.Released},
-		"atomic, its reply":         {true, idem.Atomic, idem.Completed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &slow{Table: memtable.New(), lands: c.lands}
-				s := casstore.New(d, nil)
-				e, err := idem.New(s, nil)
-				require.NoError(t, err)
-				key := idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: c.mode}.Key("t", "k")
-				want := strings.Repeat("x", 100<<10)
-				got, err := idem.Do(t.Context(), e, key, 1, func(context.Context, int) (string, error) { return want, nil })
-				rec, gErr := s.Get(t.Context(), key.ID())
-				require.NoError(t, gErr)
-				require.Equal(t, c.state, rec.State)
-				if c.state != idem.Completed {
-					require.ErrorAs(t, err, new(*idem.CommitError))
-					return
-				}
-				require.NoError(t, err)
-				require.Equal(t, want, got)
-				require.Equal(t, !c.lands, rec.Omitted)
-				d.over.Store(true)
-				require.NoError(t, e.Flush(t.Context()))
-				rec, err = s.Get(t.Context(), key.ID())
-				require.NoError(t, err)
-				body, err := s.Result(t.Context(), rec)
-				require.NoError(t, err)
-				require.Equal(t, `"`+want+`"`, string(body))
-			})
-		})
-	}
-}
-
 // A sweep removes all that has expired, however much it is.
 func TestASweepRemovesAllThatHasExpired(t *testing.T) {
 	s, d := newStore(t)
@@ -424,28 +319,6 @@ func TestAKeptValueMayHaveAnyBytes(t *testing.T) {
 	rec, err := s.Get(t.Context(), key.ID())
 	require.NoError(t, err)
 	require.Equal(t, "caf\ufffd", rec.Value)
-}
-
-// A row that a try has made without a reply is no confirmation: Postgres shows what its standby may not have.
-func TestWhatIsSeenIsNotConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, d := newStore(t)
-		confirms := false
-		d.fault = func(_ context.Context, method string, call func()) error {
-			if call(); method == "Write" && !confirms {
-				return &protocol.StoreError{Ambiguous: true, Down: true, Err: context.DeadlineExceeded}
-			}
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		failed := new(protocol.StoreError)
-		require.ErrorAs(t, s.Acquire(ctx, now, claim("a")), &failed)
-		require.True(t, failed.Ambiguous)
-		require.NotEmpty(t, d.Table.Row("t#op#k").Row.Data)
-		confirms = true
-		require.NoError(t, s.Acquire(t.Context(), now, claim("a")))
-	})
 }
 
 // overtaken is a driver that loses the reply of its first write, and makes another one before the next call.
