@@ -54,27 +54,27 @@ const (
 
 func init() {
 	http := "apigateway"
-	register("AWS::ApiGatewayV2::Api", kind{service: http, plan: planHTTPAPI, more: endpointOf, ref: "ApiId",
-		ignored: []string{"Name", "DisableExecuteApiEndpoint", "RouteSelectionExpression"}})
+	kinds["AWS::ApiGatewayV2::Api"] = kind{service: http, plan: planHTTPAPI, more: endpointOf, ref: "ApiId",
+		ignored: []string{"Name", "DisableExecuteApiEndpoint", "RouteSelectionExpression"}}
 	for _, part := range []string{"Route", "Integration", "Stage", "Authorizer"} {
-		register("AWS::ApiGatewayV2::"+part, kind{service: http, plan: partOfAPI, ignored: partIgnored})
+		kinds["AWS::ApiGatewayV2::"+part] = kind{service: http, plan: partOfAPI, ignored: partIgnored}
 	}
-	register("AWS::ApiGateway::RestApi", kind{service: http, plan: planRESTAPI, ref: "RestApiId",
+	kinds["AWS::ApiGateway::RestApi"] = kind{service: http, plan: planRESTAPI, ref: "RestApiId",
 		more: func(r *resource, attribute string) string {
 			if attribute == "RootResourceId" {
 				return r.key() + "/"
 			}
 			return endpointOf(r, attribute)
-		}, ignored: []string{"Name", "EndpointConfiguration", "MinimumCompressionSize", "ApiKeySourceType"}})
-	register("AWS::ApiGateway::Resource", kind{service: http, plan: partOfAPI,
+		}, ignored: []string{"Name", "EndpointConfiguration", "MinimumCompressionSize", "ApiKeySourceType"}}
+	kinds["AWS::ApiGateway::Resource"] = kind{service: http, plan: partOfAPI,
 		more: func(r *resource, attribute string) string {
 			if attribute == "ResourceId" {
 				return r.key()
 			}
 			return ""
-		}})
+		}}
 	for _, part := range []string{"Method", "Stage", "Deployment", "Authorizer"} {
-		register("AWS::ApiGateway::"+part, kind{service: http, plan: partOfAPI, ignored: partIgnored})
+		kinds["AWS::ApiGateway::"+part] = kind{service: http, plan: partOfAPI, ignored: partIgnored}
 	}
 }
 
@@ -104,13 +104,8 @@ func urlOf(r *resource, attribute string) string {
 	return ""
 }
 
-// api is the URL of an API; any before there is one.
-func (e Endpoints) api(key string) string {
-	if url := e.APIs[key]; url != "" {
-		return url
-	}
-	return "http://127.0.0.1:1"
-}
+// api is the URL of an API.
+func (e Endpoints) api(key string) string { return cmp.Or(e.APIs[key], notYet) }
 
 // parts are the resources of a type whose property names the API.
 func (s *stack) parts(of, property, api string) (all []*resource, err error) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,17 +54,14 @@ func (p *Plan) debug(name string) error {
 
 // OneOf is the name that a text is, or else has it as a part, if it is the only one.
 func OneOf(names []string, text string) (string, error) {
-	var found, same []string
+	if slices.Contains(names, text) {
+		return text, nil
+	}
+	var found []string
 	for _, name := range names {
-		if name == text {
-			same = append(same, name)
-		}
 		if strings.Contains(name, text) {
 			found = append(found, name)
 		}
-	}
-	if same != nil {
-		found = same
 	}
 	if len(found) != 1 {
 		return "", fmt.Errorf("%q names %d functions: there are %s", text, len(found), strings.Join(names, ", "))

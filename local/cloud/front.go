@@ -157,23 +157,18 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if i.After {
-		f.proxy.ServeHTTP(&lost{}, r)
+		f.proxy.ServeHTTP(lost{}, r)
 	}
 	f.running.interrupt(*i, c.Trace)
 	panic(http.ErrAbortHandler) // the function gets no answer
 }
 
 // lost is an answer that does not arrive.
-type lost struct{ header http.Header }
+type lost http.Header
 
-func (l *lost) Header() http.Header {
-	if l.header == nil {
-		l.header = http.Header{}
-	}
-	return l.header
-}
-func (*lost) Write(p []byte) (int, error) { return len(p), nil }
-func (*lost) WriteHeader(int)             {}
+func (l lost) Header() http.Header       { return http.Header(l) }
+func (lost) Write(p []byte) (int, error) { return len(p), nil }
+func (lost) WriteHeader(int)             {}
 
 // count adds a call to its invocation, and returns what interrupts it there.
 func (f *front) count(c Call) *Interruption {

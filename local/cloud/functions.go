@@ -28,14 +28,14 @@ type Function struct {
 const PackageMetadata, DirMetadata = "idem:package", "idem:dir"
 
 func init() {
-	register("AWS::Lambda::Function", kind{service: "lambda", name: "FunctionName", plan: planFunction,
+	kinds["AWS::Lambda::Function"] = kind{service: "lambda", name: "FunctionName", plan: planFunction,
 		arn: func(_ *resource, name string) string { return "function:" + name },
 		ignored: []string{"MemorySize", "Architectures", "Handler", "TracingConfig", "EphemeralStorage",
-			"RuntimeManagementConfig", "PackageType", "RecursiveLoop"}})
+			"RuntimeManagementConfig", "PackageType", "RecursiveLoop"}}
 	version := kind{service: "lambda", plan: func(*Plan, *resource) error { return nil }, ref: "Arn", more: versionOf}
-	register("AWS::Lambda::Version", version)
-	register("AWS::Lambda::Alias", version)
-	register("AWS::Lambda::Url", kind{service: "lambda", plan: planURL, ref: "FunctionArn", more: urlOf})
+	kinds["AWS::Lambda::Version"] = version
+	kinds["AWS::Lambda::Alias"] = version
+	kinds["AWS::Lambda::Url"] = kind{service: "lambda", plan: planURL, ref: "FunctionArn", more: urlOf}
 }
 
 // functionName is the name of the function that a text means: a name, an ARN, with a version or without.

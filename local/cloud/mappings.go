@@ -46,9 +46,9 @@ func (p *Plan) visibilityOf(queue string) time.Duration {
 }
 
 func init() {
-	register("AWS::Lambda::EventSourceMapping", kind{service: "lambda", plan: planMapping, ignored: []string{
+	kinds["AWS::Lambda::EventSourceMapping"] = kind{service: "lambda", plan: planMapping, ignored: []string{
 		"StartingPosition", "MaximumRetryAttempts", "BisectBatchOnFunctionError", "DestinationConfig",
-		"MaximumRecordAgeInSeconds", "MetricsConfig"}})
+		"MaximumRecordAgeInSeconds", "MetricsConfig"}}
 }
 
 func planMapping(p *Plan, r *resource) error {

@@ -23,9 +23,13 @@ func (p *Plan) evaluate() {
 			if err == nil && !there {
 				continue
 			}
+			var v any
+			if err == nil {
+				v, err = s.scope.Eval(o.Value)
+			}
 			value := ""
 			if err == nil {
-				value, err = s.text(o.Value)
+				value, err = template.Text(v)
 			}
 			if err != nil {
 				p.Notes = append(p.Notes, fmt.Sprintf("%s: the output %s has no value here: %v", s.Name, name, err))
@@ -37,15 +41,6 @@ func (p *Plan) evaluate() {
 			p.Outputs[s.Name] = values
 		}
 	}
-}
-
-// text is a value of the stack's template as text.
-func (s *stack) text(of any) (string, error) {
-	v, err := s.scope.Eval(of)
-	if err != nil {
-		return "", err
-	}
-	return template.Text(v)
 }
 
 // here is a text with the URLs that APIs have on this machine, in place of those that templates make of their ids.

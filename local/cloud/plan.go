@@ -54,6 +54,9 @@ type Endpoints struct {
 	APIs      map[string]string // by their key
 }
 
+// notYet is in place of a URL before there is one.
+const notYet = "http://127.0.0.1:1"
+
 // Read reads the templates of a cloud assembly, or one template. The error has all that is wrong, a line each.
 func Read(path string, o *ReadOptions) (*Plan, error) {
 	stacks, err := template.Open(path)

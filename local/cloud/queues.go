@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,7 +55,7 @@ var queueDefaults = map[string]string{
 	"RedrivePolicy": ""}
 
 func init() {
-	register("AWS::SQS::Queue", kind{service: "sqs", name: "QueueName", ref: "QueueUrl", plan: planQueue,
+	kinds["AWS::SQS::Queue"] = kind{service: "sqs", name: "QueueName", ref: "QueueUrl", plan: planQueue,
 		suffix: fifo("FifoQueue"),
 		more: func(r *resource, attribute string) string {
 			name, err := r.name()
@@ -64,11 +65,11 @@ func init() {
 			return r.stack.plan.QueueURL(name)
 		},
 		ignored: []string{"SqsManagedSseEnabled", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "RedriveAllowPolicy"},
-	})
-	register("AWS::SNS::Topic", kind{service: "sns", name: "TopicName", ref: "Arn", plan: planTopic,
+	}
+	kinds["AWS::SNS::Topic"] = kind{service: "sns", name: "TopicName", ref: "Arn", plan: planTopic,
 		suffix:  fifo("FifoTopic"),
-		ignored: []string{"KmsMasterKeyId", "DisplayName", "TracingConfig", "DataProtectionPolicy", "SignatureVersion"}})
-	register("AWS::SNS::Subscription", kind{service: "sns", ref: "Arn", plan: planSubscription})
+		ignored: []string{"KmsMasterKeyId", "DisplayName", "TracingConfig", "DataProtectionPolicy", "SignatureVersion"}}
+	kinds["AWS::SNS::Subscription"] = kind{service: "sns", ref: "Arn", plan: planSubscription}
 }
 
 // fifo is the end of the name of what is first in, first out.
@@ -81,17 +82,9 @@ func fifo(property string) func(*resource) string {
 	}
 }
 
-// queues is the URL of the queue server; any before there is one.
-func (e Endpoints) queues() string {
-	if e.Queues == "" {
-		return "http://127.0.0.1:1"
-	}
-	return e.Queues
-}
-
 // QueueURL is the URL of a queue.
 func (p *Plan) QueueURL(name string) string {
-	return p.options.Endpoints.queues() + "/" + account + "/" + name
+	return cmp.Or(p.options.Endpoints.Queues, notYet) + "/" + account + "/" + name
 }
 
 func planQueue(p *Plan, r *resource) error {

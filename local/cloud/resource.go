@@ -3,6 +3,7 @@ package cloud
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/idem-go/idempotency/local/aws/iam"
@@ -27,8 +28,8 @@ type kind struct {
 	ignored []string                                   // properties without effect here
 }
 
-// kinds are all types that are known.
-var kinds map[string]kind
+// kinds are all types that are known. Types add themselves, since their plans refer to all of them.
+var kinds = map[string]kind{}
 
 // resource is one of a stack.
 type resource struct {
@@ -112,9 +113,9 @@ func (p *Plan) decode(r *resource, into any, fields ...string) error {
 	known := map[string]any{}
 	for name, v := range properties {
 		switch {
-		case contains(fields, name):
+		case slices.Contains(fields, name):
 			known[name] = v
-		case !contains(r.kind.ignored, name) && name != "Tags" && name != "Description" && name != r.kind.name:
+		case !slices.Contains(r.kind.ignored, name) && name != "Tags" && name != "Description" && name != r.kind.name:
 			p.Notes = append(p.Notes, fmt.Sprintf("%s: %s has no effect here", r, name))
 		}
 	}
@@ -126,15 +127,6 @@ func (p *Plan) decode(r *resource, into any, fields ...string) error {
 		return r.fail("%s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
-}
-
-func contains(all []string, name string) bool {
-	for _, one := range all {
-		if one == name {
-			return true
-		}
-	}
-	return false
 }
 
 // number is one that a template may also write as text.

@@ -36,10 +36,10 @@ func (s Schedule) next(after time.Time) time.Time {
 }
 
 func init() {
-	register("AWS::Events::Rule", kind{service: "events", name: "Name", plan: planRule,
-		arn: func(_ *resource, name string) string { return "rule/" + name }})
-	register("AWS::Scheduler::Schedule", kind{service: "scheduler", name: "Name", plan: planSchedule,
-		ignored: []string{"FlexibleTimeWindow", "GroupName"}})
+	kinds["AWS::Events::Rule"] = kind{service: "events", name: "Name", plan: planRule,
+		arn: func(_ *resource, name string) string { return "rule/" + name }}
+	kinds["AWS::Scheduler::Schedule"] = kind{service: "scheduler", name: "Name", plan: planSchedule,
+		ignored: []string{"FlexibleTimeWindow", "GroupName"}}
 }
 
 // weekday is a number of one, from 1 for Sunday, in the fifth field of a cron expression.

@@ -41,6 +41,6 @@ func init() {
 		case "AWS::KMS::Key":
 			k.arn = func(_ *resource, name string) string { return "key/" + name }
 		}
-		register(name, k)
+		kinds[name] = k
 	}
 }

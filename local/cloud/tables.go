@@ -28,16 +28,8 @@ func init() {
 			"DeletionProtectionEnabled", "Replicas", "WriteProvisionedThroughputSettings", "WriteOnDemandThroughputSettings",
 			"OnDemandThroughput", "ContributorInsightsSpecification", "ResourcePolicy", "TableClass", "WarmThroughput"},
 	}
-	register("AWS::DynamoDB::Table", table)
-	register("AWS::DynamoDB::GlobalTable", table)
-}
-
-// register adds a type. Types register themselves, since their plans refer to all of them.
-func register(name string, k kind) {
-	if kinds == nil {
-		kinds = map[string]kind{}
-	}
-	kinds[name] = k
+	kinds["AWS::DynamoDB::Table"] = table
+	kinds["AWS::DynamoDB::GlobalTable"] = table
 }
 
 // streamOf is the ARN of a table's stream. DynamoDB Local has one with a time, which only mappings look for.

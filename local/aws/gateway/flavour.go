@@ -63,7 +63,7 @@ const mega = 1 << 20
 // (https://github.com/koki-develop/lgtm-generator/issues/10).
 var services = map[Flavour]service{
 	HTTPAPI: {(*Handler).event, (*Handler).parseResponse,
-		DefaultTimeout, 10240, MaxRequestBytes, MaxResponseBytes, "Apigw-Requestid",
+		30 * time.Second, 10240, 10 * mega, MaxResponseBytes, "Apigw-Requestid",
 		map[refusal]response{
 			noRoute: message(404, "Not Found"), unauthorized: message(401, "Unauthorized"), forbidden: message(403, "Forbidden"),
 			headTooLarge: message(431, "Request Header Fields Too Large"), tooLarge: message(413, "Request Entity Too Large"),
@@ -72,7 +72,7 @@ var services = map[Flavour]service{
 			denied: message(403, "Forbidden"), deniedExplicitly: message(403, "Forbidden"),
 		}},
 	RESTAPI: {(*Handler).restEvent, (*Handler).parseREST,
-		29 * time.Second, 10240, MaxRequestBytes, MaxResponseBytes, "X-Amzn-Requestid",
+		29 * time.Second, 10240, 10 * mega, MaxResponseBytes, "X-Amzn-Requestid",
 		map[refusal]response{
 			noRoute: message(403, "Missing Authentication Token"), unauthorized: message(401, "Unauthorized"),
 			forbidden:    message(403, "Missing Authentication Token"),

@@ -15,10 +15,6 @@ import (
 )
 
 const (
-	// DefaultTimeout is the longest that an HTTP API waits for a function.
-	DefaultTimeout = 30 * time.Second
-	// MaxRequestBytes is API Gateway's limit on a request's body.
-	MaxRequestBytes = 10 << 20
 	// MaxEventBytes is Lambda's limit on an event.
 	MaxEventBytes = 6 << 20
 	// MaxResponseBytes is Lambda's limit on a function's answer.

@@ -13,11 +13,6 @@ import (
 )
 
 const (
-	// DefaultBatchSize is Lambda's own default.
-	DefaultBatchSize = 10
-	// DefaultMaxConcurrency is Lambda's initial concurrency.
-	DefaultMaxConcurrency = 5
-
 	maxReceive       = 10 // messages of one receive
 	minConcurrency   = 2
 	limitConcurrency = 1000
@@ -29,7 +24,7 @@ type Options struct {
 	// Default 10.
 	BatchSize int
 	// MaxConcurrency is how many batches may be processed at once, from 2 to
-	// 1000. Default 5.
+	// 1000. Default 5, Lambda's initial concurrency.
 	MaxConcurrency int
 	// FunctionTimeout is the function's time-out, which is compared with the queue's
 	// visibility time-out, as in Lambda. Default 0: no comparison.
@@ -88,8 +83,8 @@ func (o *Options) Check(visibility time.Duration) error {
 // withDefaults sets the defaults, and refuses options that Lambda refuses for a queue with a visibility time-out.
 func (o *Options) withDefaults(visibility time.Duration) (Options, error) {
 	opts := *cmp.Or(o, &Options{})
-	opts.BatchSize = cmp.Or(opts.BatchSize, DefaultBatchSize)
-	opts.MaxConcurrency = cmp.Or(opts.MaxConcurrency, DefaultMaxConcurrency)
+	opts.BatchSize = cmp.Or(opts.BatchSize, 10)
+	opts.MaxConcurrency = cmp.Or(opts.MaxConcurrency, 5)
 	switch {
 	case opts.BatchSize < 1 || opts.BatchSize > maxReceive:
 		return opts, fmt.Errorf("queuepoller: Options.BatchSize %d is not in [1, %d]; larger batches are not imitated",

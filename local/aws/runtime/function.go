@@ -16,13 +16,6 @@ import (
 )
 
 const (
-	// DefaultTimeout is Lambda's own default.
-	DefaultTimeout = 3 * time.Second
-	// DefaultMaxInstances keeps a small machine usable.
-	DefaultMaxInstances = 10
-	// DefaultInitTimeout is how long Lambda allows a function to start.
-	DefaultInitTimeout = 10 * time.Second
-
 	maxTimeout     = 15 * time.Minute
 	maxConcurrency = 1600 // of PerExecutionEnvironmentMaxConcurrency
 
@@ -98,8 +91,8 @@ func (f Function) withDefaults() (Function, error) {
 			return f, fmt.Errorf("runtime: Function.Env may not set %s: use Function.Concurrency", name)
 		}
 	}
-	f.Timeout = cmp.Or(f.Timeout, DefaultTimeout)
-	f.MaxInstances = cmp.Or(f.MaxInstances, DefaultMaxInstances)
+	f.Timeout = cmp.Or(f.Timeout, 3*time.Second)
+	f.MaxInstances = cmp.Or(f.MaxInstances, 10) // keeps a small machine usable
 	f.Concurrency = cmp.Or(f.Concurrency, 1)
 	switch {
 	case f.Timeout < 0 || f.Timeout > maxTimeout:

@@ -56,7 +56,7 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 		return nil, err
 	}
 	opts := *cmp.Or(options, &Options{})
-	opts.InitTimeout = cmp.Or(opts.InitTimeout, DefaultInitTimeout)
+	opts.InitTimeout = cmp.Or(opts.InitTimeout, 10*time.Second)
 	if opts.Output == nil {
 		opts.Output = io.Discard
 	}

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	dynamodbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	smithytime "github.com/aws/smithy-go/time"
@@ -346,26 +344,7 @@ func TestClosedPoolStopsThePoller(t *testing.T) {
 	})
 }
 
-// tables describe a table, or nothing.
-type tables map[string]*dynamodbtypes.TableDescription
-
-func (d tables) DescribeTable(_ context.Context, in *dynamodb.DescribeTableInput,
-	_ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
-	if d[*in.TableName] == nil {
-		return nil, errors.New("ResourceNotFoundException")
-	}
-	return &dynamodb.DescribeTableOutput{Table: d[*in.TableName]}, nil
-}
-
-func TestStreamOf(t *testing.T) {
-	known := tables{"records": {LatestStreamArn: aws.String("arn")}, "plain": {}}
-	stream, err := StreamOf(t.Context(), known, "records")
-	require.NoError(t, err)
-	require.Equal(t, "arn", stream)
-	_, err = StreamOf(t.Context(), known, "plain")
-	require.ErrorContains(t, err, "table plain has no stream")
-	_, err = StreamOf(t.Context(), known, "none")
-	require.ErrorContains(t, err, "table none: ResourceNotFoundException")
-	_, err = Start(t.Context(), newStream("s"), "arn", new(function).invoke, &Options{Filter: "[]"})
+func TestStartRefusesAFilter(t *testing.T) {
+	_, err := Start(t.Context(), newStream("s"), "arn", new(function).invoke, &Options{Filter: "[]"})
 	require.ErrorContains(t, err, "filter")
 }

@@ -1,8 +1,7 @@
 // Package streampoller delivers a table's stream to a function as a DynamoDB
 // Streams event source mapping of Lambda does.
 //
-//	stream, err := streampoller.StreamOf(ctx, dynamodbClient, table)
-//	poller, err := streampoller.Start(ctx, streamsClient, stream, pool.Call, &streampoller.Options{
+//	poller, err := streampoller.Start(ctx, streamsClient, streamARN, pool.Call, &streampoller.Options{
 //		Filter: schema.OutboxFilter,
 //	})
 //	...

@@ -3,19 +3,15 @@ package streampoller
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	smithytime "github.com/aws/smithy-go/time"
-
-	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
 // Client has the methods of *dynamodbstreams.Client that the poller calls.
@@ -55,22 +51,7 @@ type Options struct {
 	Logf func(format string, args ...any)
 }
 
-const (
-	maxBackoff = 5 * time.Second
-	maxEvent   = runtime.MaxEventBytes
-)
-
-// StreamOf returns the ARN of a table's stream.
-func StreamOf(ctx context.Context, client dynamodb.DescribeTableAPIClient, table string) (string, error) {
-	out, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
-	if err != nil {
-		return "", fmt.Errorf("streampoller: table %s: %w", table, err)
-	}
-	if out.Table == nil || out.Table.LatestStreamArn == nil {
-		return "", errors.New("streampoller: table " + table + " has no stream: enable one with new and old images")
-	}
-	return *out.Table.LatestStreamArn, nil
-}
+const maxBackoff = 5 * time.Second
 
 // Poller delivers one stream to one function. Its methods are safe for concurrent
 // use.

@@ -115,7 +115,7 @@ func (s *shard) fit(pending []record) int {
 	size := len(eventHead) + len(eventTail)
 	for n, r := range pending {
 		size += len(r.json) + 1
-		if n == s.BatchSize || n > 0 && size > maxEvent {
+		if n == s.BatchSize || n > 0 && size > runtime.MaxEventBytes {
 			return n
 		}
 	}

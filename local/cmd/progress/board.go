@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// Interval is the time between a board's lines.
-const Interval = 2 * time.Second
-
 // Board knows the steps that are under way. Its methods, and those of its steps, may be
 // called from several goroutines at once.
 type Board struct {
@@ -25,7 +22,7 @@ type Board struct {
 	stop, done chan struct{}
 }
 
-// Open returns a board that says a line every [Interval] while a step is under way,
+// Open returns a board that says a line every two seconds while a step is under way,
 // until it is closed. say gets a line without its end, as of fmt.Sprintf.
 func Open(say func(format string, args ...any)) *Board {
 	b := &Board{say: say, begun: time.Now(), stop: make(chan struct{}), done: make(chan struct{})}
@@ -41,7 +38,7 @@ func (b *Board) Close() {
 
 func (b *Board) run() {
 	defer close(b.done)
-	tick := time.Tick(Interval)
+	tick := time.Tick(2 * time.Second)
 	for {
 		select {
 		case <-b.stop:

@@ -108,7 +108,11 @@ func (s *screen) describe(ctx context.Context, r *cloud.Running) error {
 			more("route    %s  %s", route, cmp.Or(string(a.Routes[route].Auth), "open"))
 		}
 	}
-	sayOutputs(p, more)
+	for _, stack := range slices.Sorted(maps.Keys(p.Outputs)) {
+		for _, name := range slices.Sorted(maps.Keys(p.Outputs[stack])) {
+			more("output   %s.%s = %s", stack, name, p.Outputs[stack][name])
+		}
+	}
 	if r.Endpoints.DynamoDB != "" {
 		say("export AWS_ENDPOINT_URL_DYNAMODB=%s", r.Endpoints.DynamoDB)
 	}

@@ -139,8 +139,13 @@ func up(ctx context.Context, args []string, out io.Writer) error {
 	defer r.Close()
 	alive, cancel := r.Alive(ctx)
 	defer cancel(nil)
-	err = errors.Join(serveControl(r, f), screen.describe(alive, r), screen.credentials(r),
-		writeOutputs(r, outputs))
+	writeOutputs := func() error {
+		if outputs == "" {
+			return nil
+		}
+		return r.Plan().WriteOutputs(outputs)
+	}
+	err = errors.Join(serveControl(r, f), screen.describe(alive, r), screen.credentials(r), writeOutputs())
 	if err != nil {
 		return err
 	}
@@ -148,7 +153,7 @@ func up(ctx context.Context, args []string, out io.Writer) error {
 		begun := time.Now()
 		err := r.Update(alive)
 		if err == nil {
-			err = errors.Join(screen.describe(alive, r), writeOutputs(r, outputs))
+			err = errors.Join(screen.describe(alive, r), writeOutputs())
 		}
 		switch {
 		case alive.Err() != nil:

@@ -95,11 +95,11 @@ func Text(v types.AttributeValue) string {
 func Streams(tb testing.TB, table string) (client *dynamodbstreams.Client, arn string) {
 	tb.Helper()
 	db := dynamotest.Client(tb)
-	arn, err := streampoller.StreamOf(tb.Context(), db, table)
+	out, err := db.DescribeTable(tb.Context(), &dynamodb.DescribeTableInput{TableName: &table})
 	require.NoError(tb, err)
 	return dynamodbstreams.New(dynamodbstreams.Options{
 		BaseEndpoint: aws.String(dynamotest.Endpoint(tb)), Region: "us-east-1", Credentials: db.Options().Credentials,
-	}), arn
+	}), *out.Table.LatestStreamArn
 }
 
 // Relay starts the relay of the outbox over a table that it reaches by the endpoint. The
