@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -54,12 +53,12 @@ const (
 
 func init() {
 	http := "apigateway"
-	kinds["AWS::ApiGatewayV2::Api"] = kind{service: http, plan: planHTTPAPI, more: endpointOf, ref: "ApiId",
+	kinds["AWS::ApiGatewayV2::Api"] = kind{service: http, plan: planned(planHTTPAPI), more: endpointOf, ref: "ApiId",
 		ignored: []string{"Name", "DisableExecuteApiEndpoint", "RouteSelectionExpression"}}
 	for _, part := range []string{"Route", "Integration", "Stage", "Authorizer"} {
 		kinds["AWS::ApiGatewayV2::"+part] = kind{service: http, plan: partOfAPI, ignored: partIgnored}
 	}
-	kinds["AWS::ApiGateway::RestApi"] = kind{service: http, plan: planRESTAPI, ref: "RestApiId",
+	kinds["AWS::ApiGateway::RestApi"] = kind{service: http, plan: planned(planRESTAPI), ref: "RestApiId",
 		more: func(r *resource, attribute string) string {
 			if attribute == "RootResourceId" {
 				return r.key() + "/"
@@ -72,15 +71,16 @@ func init() {
 				return r.key()
 			}
 			return ""
-		}}
+		}, ignored: partIgnored}
 	for _, part := range []string{"Method", "Stage", "Deployment", "Authorizer"} {
 		kinds["AWS::ApiGateway::"+part] = kind{service: http, plan: partOfAPI, ignored: partIgnored}
 	}
 }
 
 // partIgnored are properties of parts without effect here.
-var partIgnored = []string{"Name", "AuthType", "AuthorizerCredentialsArn", "MethodResponses", "OperationName",
-	"DeploymentId", "MethodSettings", "TracingEnabled", "AccessLogSetting", "StageDescription"}
+var partIgnored = []string{"ApiId", "RestApiId", "Name", "AuthType", "AuthorizerCredentialsArn", "MethodResponses",
+	"OperationName", "DeploymentId", "MethodSettings", "TracingEnabled", "AccessLogSetting", "StageDescription",
+	"AutoDeploy", "AccessLogSettings", "DefaultRouteSettings", "RouteSettings"}
 
 // partOfAPI is planned with its API.
 func partOfAPI(*Plan, *resource) error { return nil }
@@ -107,34 +107,28 @@ func urlOf(r *resource, attribute string) string {
 // api is the URL of an API.
 func (e Endpoints) api(key string) string { return cmp.Or(e.APIs[key], notYet) }
 
-// parts are the resources of a type whose property names the API.
-func (s *stack) parts(of, property, api string) (all []*resource, err error) {
-	for _, id := range slices.Sorted(maps.Keys(s.resources)) {
-		r := s.resources[id]
-		if r.Type != of {
+// each calls do with each part of an API that has a type: an API's routes may be in another stack.
+func each[T any](p *Plan, api *resource, kind string, do func(part *resource, of T) error) error {
+	for _, part := range p.resources() {
+		if part.Type != kind {
 			continue
 		}
-		v, err := s.scope.Eval(r.Properties[property])
-		if err != nil {
-			return nil, r.fail("%s: %w", property, err)
+		var of T
+		v, err := part.stack.scope.Eval(part.Properties[api.kind.ref])
+		switch {
+		case err != nil:
+			return part.fail("%s: %w", api.kind.ref, err)
+		case v != api.key():
+			continue
 		}
-		if v == api {
-			all = append(all, r)
+		if err := p.decode(part, &of); err != nil {
+			return err
+		}
+		if err := do(part, of); err != nil {
+			return err
 		}
 	}
-	return all, nil
-}
-
-// partsOf are those in all stacks: an API's routes may be in another one.
-func (p *Plan) partsOf(kind, property, api string) (all []*resource, err error) {
-	for _, s := range p.stacks {
-		more, err := s.parts(kind, property, api)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, more...)
-	}
-	return all, nil
+	return nil
 }
 
 // auth gives a route what a template says about its authorization.
@@ -187,205 +181,130 @@ func (is authorizer) read(r *resource) (a *Authorizer, err error) {
 	return a, nil
 }
 
-// authorizersOf are the authorizers of an API that are functions, by their key.
-func (p *Plan) authorizersOf(of, property, api string) (map[string]*Authorizer, error) {
-	parts, err := p.partsOf(of, property, api)
-	all := map[string]*Authorizer{}
-	for _, part := range parts {
-		var is authorizer
-		err := p.decode(part, &is, property, "Type", "AuthorizerType", "AuthorizerUri", "AuthorizerPayloadFormatVersion",
-			"IdentityValidationExpression", "EnableSimpleResponses", "IdentitySource")
-		if err != nil {
-			return nil, err
-		}
-		if all[part.key()], err = is.read(part); err != nil {
-			return nil, err
-		}
-	}
-	return all, err
+// authorizersOf adds the authorizers of an API, by their key; nil for those that check tokens.
+func (p *Plan) authorizersOf(api *resource, kind string, all map[string]*Authorizer) error {
+	return each(p, api, kind, func(part *resource, is authorizer) (err error) {
+		all[part.key()], err = is.read(part)
+		return err
+	})
 }
 
-func planHTTPAPI(p *Plan, r *resource) error {
-	var is struct {
-		ProtocolType string
-		Body         *openAPI
-	}
-	if err := p.decode(r, &is, "ProtocolType", "Body"); err != nil {
-		return err
-	}
+func planHTTPAPI(p *Plan, r *resource, is struct {
+	ProtocolType string
+	Body         *openAPI
+}) error {
 	if is.ProtocolType != "HTTP" && is.Body == nil {
 		return r.fail("an API of the protocol %s does not run here, only HTTP", is.ProtocolType)
 	}
 	a := API{Key: r.key(), Name: r.id, Flavour: gateway.HTTPAPI, Stage: "$default", Routes: map[string]Route{}, of: r}
-	if err := is.Body.addTo(&a); err != nil {
-		return err
-	}
 	const v2 = "AWS::ApiGatewayV2::"
-	integrations, err := p.partsOf(v2+"Integration", "ApiId", a.Key)
-	if err != nil {
-		return err
+	functions, authorizers := map[string]string{}, map[string]*Authorizer{}
+	type integration struct{ IntegrationType, IntegrationUri, PayloadFormatVersion string }
+	type route struct{ RouteKey, Target, AuthorizationType, AuthorizerId string }
+	err := cmp.Or(is.Body.addTo(&a),
+		each(p, r, v2+"Integration", func(i *resource, of integration) error {
+			if of.IntegrationType != "AWS_PROXY" || of.PayloadFormatVersion != "2.0" {
+				return i.fail("an integration %s with the payload format %s does not run here: only AWS_PROXY with 2.0",
+					of.IntegrationType, of.PayloadFormatVersion)
+			}
+			functions["integrations/"+i.key()] = functionName(of.IntegrationUri)
+			return nil
+		}),
+		p.authorizersOf(r, v2+"Authorizer", authorizers),
+		each(p, r, v2+"Route", func(part *resource, of route) error {
+			to := Route{Function: functions[of.Target]}
+			if err := to.auth(part, of.AuthorizationType, of.AuthorizerId, authorizers); err != nil {
+				return err
+			}
+			if to.Function == "" {
+				return part.fail("the route %s has no function: its target is %q", of.RouteKey, of.Target)
+			}
+			return a.add(part, "another route of "+r.id, of.RouteKey, to)
+		}),
+		each(p, r, v2+"Stage", func(_ *resource, of stage) error {
+			a.Stage = of.StageName
+			return nil
+		}))
+	return p.addAPI(a, err)
+}
+
+type stage struct{ StageName string }
+
+// add adds a route, unless there is another one.
+func (a API) add(r *resource, another, key string, to Route) error {
+	if _, twice := a.Routes[key]; twice {
+		return r.fail("%s is %s too", another, key)
 	}
-	functions := map[string]string{}
-	for _, i := range integrations {
-		var of struct{ IntegrationType, IntegrationUri, PayloadFormatVersion string }
-		if err := p.decode(i, &of, "IntegrationType", "IntegrationUri", "PayloadFormatVersion", "ApiId"); err != nil {
-			return err
-		}
-		if of.IntegrationType != "AWS_PROXY" || of.PayloadFormatVersion != "2.0" {
-			return i.fail("an integration %s with the payload format %s does not run here: only AWS_PROXY with 2.0",
-				of.IntegrationType, of.PayloadFormatVersion)
-		}
-		functions["integrations/"+i.key()] = functionName(of.IntegrationUri)
-	}
-	authorizers, err := p.authorizersOf(v2+"Authorizer", "ApiId", a.Key)
-	if err != nil {
-		return err
-	}
-	routes, err := p.partsOf(v2+"Route", "ApiId", a.Key)
-	if err != nil {
-		return err
-	}
-	for _, route := range routes {
-		var of struct{ RouteKey, Target, AuthorizationType, AuthorizerId string }
-		err := p.decode(route, &of, "RouteKey", "Target", "AuthorizationType", "ApiId", "AuthorizerId")
-		if err != nil {
-			return err
-		}
-		to := Route{Function: functions[of.Target]}
-		if err := to.auth(route, of.AuthorizationType, of.AuthorizerId, authorizers); err != nil {
-			return err
-		}
-		if _, twice := a.Routes[of.RouteKey]; twice {
-			return route.fail("another route of %s is %s too", r.id, of.RouteKey)
-		}
-		if to.Function == "" {
-			return route.fail("the route %s has no function: its target is %q", of.RouteKey, of.Target)
-		}
-		a.Routes[of.RouteKey] = to
-	}
-	stages, err := p.partsOf(v2+"Stage", "ApiId", a.Key)
-	if err != nil {
-		return err
-	}
-	for _, stage := range stages {
-		var of struct{ StageName string }
-		err := p.decode(stage, &of, "StageName", "ApiId", "AutoDeploy", "AccessLogSettings", "DefaultRouteSettings",
-			"RouteSettings")
-		if err != nil {
-			return err
-		}
-		a.Stage = of.StageName
-	}
-	p.APIs = append(p.APIs, a)
+	a.Routes[key] = to
 	return nil
 }
 
-func planRESTAPI(p *Plan, r *resource) error {
-	var is struct {
-		BinaryMediaTypes []string
-		Body             *openAPI
+func (p *Plan) addAPI(a API, err error) error {
+	if err == nil {
+		p.APIs = append(p.APIs, a)
 	}
-	if err := p.decode(r, &is, "BinaryMediaTypes", "Body"); err != nil {
-		return err
-	}
+	return err
+}
+
+func planRESTAPI(p *Plan, r *resource, is struct {
+	BinaryMediaTypes []string
+	Body             *openAPI
+}) error {
 	a := API{Key: r.key(), Name: r.id, Flavour: gateway.RESTAPI, Stage: gateway.DefaultStage, Routes: map[string]Route{},
 		BinaryMediaTypes: is.BinaryMediaTypes, of: r}
-	if err := is.Body.addTo(&a); err != nil {
-		return err
-	}
 	const v1 = "AWS::ApiGateway::"
-	paths := map[string]string{r.key() + "/": ""}
-	resources, err := p.partsOf(v1+"Resource", "RestApiId", a.Key)
-	if err != nil {
-		return err
+	type place struct{ ParentId, PathPart string }
+	type method struct {
+		HttpMethod, ResourceId, AuthorizationType, AuthorizerId string
+		ApiKeyRequired                                          flag
+		Integration                                             struct{ Type, Uri string }
 	}
-	for before := -1; before != len(paths); { // a path's parent may come after it
-		before = len(paths)
-		for _, part := range resources {
-			var of struct{ ParentId, PathPart string }
-			if _, done := paths[part.key()]; done {
-				continue
+	places, authorizers := map[string]place{}, map[string]*Authorizer{}
+	pathOf := func(key string) (path string, ok bool) {
+		for range places { // at most: there may be a circle
+			if of, ok := places[key]; ok {
+				path, key = "/"+of.PathPart+path, of.ParentId
 			}
-			if err := p.decode(part, &of, "ParentId", "PathPart", "RestApiId"); err != nil {
+		}
+		return path, key == r.key()+"/"
+	}
+	named := func(_ *resource, of stage) error {
+		a.Stage = cmp.Or(of.StageName, a.Stage)
+		return nil
+	}
+	err := cmp.Or(is.Body.addTo(&a),
+		each(p, r, v1+"Resource", func(part *resource, of place) error {
+			places[part.key()] = of
+			return nil
+		}),
+		p.authorizersOf(r, v1+"Authorizer", authorizers),
+		each(p, r, v1+"Method", func(m *resource, of method) error {
+			to := Route{Function: functionName(of.Integration.Uri)}
+			if err := to.auth(m, of.AuthorizationType, of.AuthorizerId, authorizers); err != nil {
 				return err
 			}
-			if parent, ok := paths[of.ParentId]; ok {
-				paths[part.key()] = parent + "/" + of.PathPart
+			path, ok := pathOf(of.ResourceId)
+			switch {
+			case !ok:
+				return m.fail("there is no resource %s", of.ResourceId)
+			case of.Integration.Type == "MOCK" && of.HttpMethod == "OPTIONS": // CORS
+				return nil
+			case of.Integration.Type != "AWS_PROXY":
+				return m.fail("an integration %s does not run here, only AWS_PROXY", of.Integration.Type)
+			case bool(of.ApiKeyRequired):
+				return m.fail("keys of APIs do not run here")
 			}
-		}
-	}
-	authorizers, err := p.authorizersOf(v1+"Authorizer", "RestApiId", a.Key)
-	if err != nil {
-		return err
-	}
-	methods, err := p.partsOf(v1+"Method", "RestApiId", a.Key)
-	if err != nil {
-		return err
-	}
-	for _, m := range methods {
-		var of struct {
-			HttpMethod, ResourceId, AuthorizationType, AuthorizerId string
-			ApiKeyRequired                                          flag
-			Integration                                             struct{ Type, Uri string }
-		}
-		err := p.decode(m, &of, "HttpMethod", "ResourceId", "AuthorizationType", "AuthorizerId", "Integration",
-			"ApiKeyRequired", "RestApiId")
-		if err != nil {
-			return err
-		}
-		to := Route{Function: functionName(of.Integration.Uri)}
-		if err := to.auth(m, of.AuthorizationType, of.AuthorizerId, authorizers); err != nil {
-			return err
-		}
-		path, ok := paths[of.ResourceId]
-		route := strings.TrimSpace(of.HttpMethod + " " + path)
-		if path == "" {
-			route = of.HttpMethod + " /"
-		}
-		switch _, twice := a.Routes[route]; {
-		case !ok:
-			return m.fail("there is no resource %s", of.ResourceId)
-		case of.Integration.Type == "MOCK" && of.HttpMethod == "OPTIONS": // CORS
-			continue
-		case of.Integration.Type != "AWS_PROXY":
-			return m.fail("an integration %s does not run here, only AWS_PROXY", of.Integration.Type)
-		case bool(of.ApiKeyRequired):
-			return m.fail("keys of APIs do not run here")
-		case twice:
-			return m.fail("another method is %s too", route)
-		}
-		a.Routes[route] = to
-	}
-	for _, kind := range []string{"Deployment", "Stage"} { // a deployment may make a stage
-		stages, err := p.partsOf(v1+kind, "RestApiId", a.Key)
-		if err != nil {
-			return err
-		}
-		for _, stage := range stages {
-			var of struct{ StageName string }
-			if err := p.decode(stage, &of, "StageName", "RestApiId"); err != nil {
-				return err
-			}
-			a.Stage = cmp.Or(of.StageName, a.Stage)
-		}
-	}
-	p.APIs = append(p.APIs, a)
-	return nil
+			return a.add(m, "another method", of.HttpMethod+" "+cmp.Or(path, "/"), to)
+		}),
+		each(p, r, v1+"Deployment", named), each(p, r, v1+"Stage", named)) // a deployment may make a stage
+	return p.addAPI(a, err)
 }
 
-func planURL(p *Plan, r *resource) error {
-	var is struct{ TargetFunctionArn, AuthType string }
-	err := p.decode(r, &is, "TargetFunctionArn", "AuthType", "Cors", "InvokeMode", "Qualifier")
-	if err != nil {
-		return err
-	}
+func planURL(p *Plan, r *resource, is struct{ TargetFunctionArn, AuthType string }) error {
 	to := Route{Function: functionName(is.TargetFunctionArn)}
-	if err := to.auth(r, is.AuthType, "", nil); err != nil {
-		return err
-	}
-	p.APIs = append(p.APIs, API{Key: r.key(), Name: r.id, Flavour: gateway.FunctionURL, of: r,
-		Routes: map[string]Route{"$default": to}})
-	return nil
+	err := to.auth(r, is.AuthType, "", nil)
+	return p.addAPI(API{Key: r.key(), Name: r.id, Flavour: gateway.FunctionURL, of: r,
+		Routes: map[string]Route{"$default": to}}, err)
 }
 
 // check refuses what the gateway would refuse.

@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"cmp"
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,14 +27,15 @@ type Function struct {
 const PackageMetadata, DirMetadata = "idem:package", "idem:dir"
 
 func init() {
-	kinds["AWS::Lambda::Function"] = kind{service: "lambda", name: "FunctionName", plan: planFunction,
+	kinds["AWS::Lambda::Function"] = kind{service: "lambda", name: "FunctionName", plan: planned(planFunction),
 		arn: func(_ *resource, name string) string { return "function:" + name },
 		ignored: []string{"MemorySize", "Architectures", "Handler", "TracingConfig", "EphemeralStorage",
 			"RuntimeManagementConfig", "PackageType", "RecursiveLoop"}}
 	version := kind{service: "lambda", plan: func(*Plan, *resource) error { return nil }, ref: "Arn", more: versionOf}
 	kinds["AWS::Lambda::Version"] = version
 	kinds["AWS::Lambda::Alias"] = version
-	kinds["AWS::Lambda::Url"] = kind{service: "lambda", plan: planURL, ref: "FunctionArn", more: urlOf}
+	kinds["AWS::Lambda::Url"] = kind{service: "lambda", plan: planned(planURL), ref: "FunctionArn", more: urlOf,
+		ignored: []string{"Cors", "InvokeMode", "Qualifier"}}
 }
 
 // functionName is the name of the function that a text means: a name, an ARN, with a version or without.
@@ -68,28 +68,19 @@ func versionOf(r *resource, attribute string) string {
 	return ""
 }
 
-func planFunction(p *Plan, r *resource) error {
-	var is struct {
-		Code                         struct{ S3Key, ZipFile, ImageUri string }
-		Runtime, Role                string
-		Timeout                      number
-		ReservedConcurrentExecutions *number
-		Environment                  struct{ Variables map[string]json.RawMessage }
-		Layers                       []string
-		LoggingConfig                struct{ LogFormat, ApplicationLogLevel string }
-	}
-	name, err := r.name()
-	if err == nil {
-		err = p.decode(r, &is, "Code", "Runtime", "Role", "Timeout", "ReservedConcurrentExecutions", "Environment", "Layers",
-			"LoggingConfig")
-	}
-	if err != nil {
-		return err
-	}
+func planFunction(p *Plan, r *resource, is struct {
+	Code                         struct{ S3Key, ZipFile, ImageUri string }
+	Runtime, Role                string
+	Timeout                      number
+	ReservedConcurrentExecutions *number
+	Environment                  struct{ Variables map[string]any }
+	Layers                       []string
+	LoggingConfig                struct{ LogFormat, ApplicationLogLevel string }
+}) error {
 	if len(is.Layers) > 0 {
 		return r.fail("layers do not run here")
 	}
-	f := Function{Name: name, Env: map[string]string{}, Timeout: 3 * time.Second, Role: lastRole(is.Role), of: r}
+	f := Function{Name: r.physical, Env: map[string]string{}, Timeout: 3 * time.Second, Role: lastRole(is.Role), of: r}
 	if is.Timeout > 0 {
 		f.Timeout = time.Duration(is.Timeout) * time.Second
 	}
@@ -105,11 +96,7 @@ func planFunction(p *Plan, r *resource) error {
 		f.Env["AWS_LAMBDA_LOG_FORMAT"], f.Env["AWS_LAMBDA_LOG_LEVEL"] = "JSON", cmp.Or(log.ApplicationLogLevel, "INFO")
 	}
 	for key, value := range is.Environment.Variables {
-		var v any
-		if err := json.Unmarshal(value, &v); err != nil {
-			return r.fail("%w", err)
-		}
-		f.Env[key] = text(v)
+		f.Env[key] = text(value)
 	}
 	f.Package, _ = r.Metadata[PackageMetadata].(string)
 	f.Dir, _ = r.Metadata[DirMetadata].(string)

@@ -46,27 +46,23 @@ func (p *Plan) visibilityOf(queue string) time.Duration {
 }
 
 func init() {
-	kinds["AWS::Lambda::EventSourceMapping"] = kind{service: "lambda", plan: planMapping, ignored: []string{
+	kinds["AWS::Lambda::EventSourceMapping"] = kind{service: "lambda", plan: planned(planMapping), ignored: []string{
 		"StartingPosition", "MaximumRetryAttempts", "BisectBatchOnFunctionError", "DestinationConfig",
 		"MaximumRecordAgeInSeconds", "MetricsConfig"}}
 }
 
-func planMapping(p *Plan, r *resource) error {
-	var is struct {
-		FunctionName, EventSourceArn   string
-		BatchSize                      number
-		MaximumBatchingWindowInSeconds number
-		FunctionResponseTypes          []string
-		ScalingConfig                  struct{ MaximumConcurrency number }
-		FilterCriteria                 struct{ Filters []struct{ Pattern string } }
-		ParallelizationFactor          number
-		Enabled                        flag
-	}
-	is.Enabled = true
-	err := p.decode(r, &is, "FunctionName", "EventSourceArn", "BatchSize", "MaximumBatchingWindowInSeconds",
-		"FunctionResponseTypes", "ScalingConfig", "FilterCriteria", "ParallelizationFactor", "Enabled")
-	if err != nil || !is.Enabled {
-		return err
+func planMapping(p *Plan, r *resource, is struct {
+	FunctionName, EventSourceArn   string
+	BatchSize                      number
+	MaximumBatchingWindowInSeconds number
+	FunctionResponseTypes          []string
+	ScalingConfig                  struct{ MaximumConcurrency number }
+	FilterCriteria                 struct{ Filters []struct{ Pattern string } }
+	ParallelizationFactor          number
+	Enabled                        *flag
+}) error {
+	if is.Enabled != nil && !*is.Enabled {
+		return nil
 	}
 	m := Mapping{Function: functionName(is.FunctionName), BatchSize: int(is.BatchSize),
 		MaxConcurrency: int(is.ScalingConfig.MaximumConcurrency), of: r}

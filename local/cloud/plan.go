@@ -85,16 +85,13 @@ func Read(path string, o *ReadOptions) (*Plan, error) {
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
 	}
-	for _, s := range p.stacks {
-		for _, id := range slices.Sorted(maps.Keys(s.resources)) {
-			r := s.resources[id]
-			if r.kind.plan == nil {
-				p.Silent[r.Type] = append(p.Silent[r.Type], r.String())
-				continue
-			}
-			if err := r.kind.plan(p, r); err != nil {
-				wrong = append(wrong, err)
-			}
+	for _, r := range p.resources() {
+		if r.kind.plan == nil {
+			p.Silent[r.Type] = append(p.Silent[r.Type], r.String())
+			continue
+		}
+		if err := r.kind.plan(p, r); err != nil {
+			wrong = append(wrong, err)
 		}
 	}
 	wrong = append(wrong, p.connect()...)
@@ -152,6 +149,16 @@ func (p *Plan) add(of template.Stack) (wrong []error) {
 		p.exports[fmt.Sprint(name)] = func() (any, error) { return s.scope.Eval(o.Value) }
 	}
 	return wrong
+}
+
+// resources are those of all stacks, in the order of the stacks and of their ids.
+func (p *Plan) resources() (all []*resource) {
+	for _, s := range p.stacks {
+		for _, id := range slices.Sorted(maps.Keys(s.resources)) {
+			all = append(all, s.resources[id])
+		}
+	}
+	return all
 }
 
 func (s *stack) attribute(id, name string) (any, error) {

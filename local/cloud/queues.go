@@ -55,7 +55,7 @@ var queueDefaults = map[string]string{
 	"RedrivePolicy": ""}
 
 func init() {
-	kinds["AWS::SQS::Queue"] = kind{service: "sqs", name: "QueueName", ref: "QueueUrl", plan: planQueue,
+	kinds["AWS::SQS::Queue"] = kind{service: "sqs", name: "QueueName", ref: "QueueUrl", plan: planned(planQueue),
 		suffix: fifo("FifoQueue"),
 		more: func(r *resource, attribute string) string {
 			name, err := r.name()
@@ -64,12 +64,14 @@ func init() {
 			}
 			return r.stack.plan.QueueURL(name)
 		},
-		ignored: []string{"SqsManagedSseEnabled", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "RedriveAllowPolicy"},
+		// The plan reads the attributes by itself.
+		ignored: append(queueAttributes, "SqsManagedSseEnabled", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds",
+			"RedriveAllowPolicy"),
 	}
-	kinds["AWS::SNS::Topic"] = kind{service: "sns", name: "TopicName", ref: "Arn", plan: planTopic,
+	kinds["AWS::SNS::Topic"] = kind{service: "sns", name: "TopicName", ref: "Arn", plan: planned(planTopic),
 		suffix:  fifo("FifoTopic"),
 		ignored: []string{"KmsMasterKeyId", "DisplayName", "TracingConfig", "DataProtectionPolicy", "SignatureVersion"}}
-	kinds["AWS::SNS::Subscription"] = kind{service: "sns", ref: "Arn", plan: planSubscription}
+	kinds["AWS::SNS::Subscription"] = kind{service: "sns", ref: "Arn", plan: planned((*Plan).subscribe)}
 }
 
 // fifo is the end of the name of what is first in, first out.
@@ -87,22 +89,15 @@ func (p *Plan) QueueURL(name string) string {
 	return cmp.Or(p.options.Endpoints.Queues, notYet) + "/" + account + "/" + name
 }
 
-func planQueue(p *Plan, r *resource) error {
-	var is map[string]any
-	name, err := r.name()
-	if err == nil {
-		err = p.decode(r, &is, append(queueAttributes, "RedrivePolicy")...)
-	}
-	if err != nil {
-		return err
-	}
-	q := Queue{Name: name, Attributes: map[string]string{}, of: r}
-	for key, v := range is {
-		if key != "RedrivePolicy" {
-			q.Attributes[key] = text(v)
+func planQueue(p *Plan, r *resource, is struct{ RedrivePolicy any }) error {
+	q := Queue{Name: r.physical, Attributes: map[string]string{}, of: r}
+	properties, _ := r.stack.scope.Properties(r.id) // which were read before
+	for _, name := range queueAttributes {
+		if v, ok := properties[name]; ok {
+			q.Attributes[name] = text(v)
 		}
 	}
-	switch policy := is["RedrivePolicy"].(type) {
+	switch policy := is.RedrivePolicy.(type) {
 	case nil:
 	case string: // JSON in a text
 		if err := json.Unmarshal([]byte(policy), &q.redrive); err != nil {
@@ -122,21 +117,13 @@ func planQueue(p *Plan, r *resource) error {
 	return nil
 }
 
-func planTopic(p *Plan, r *resource) error {
-	var is struct {
-		FifoTopic    flag
-		Subscription []subscription
-	}
-	name, err := r.name()
-	if err == nil {
-		err = p.decode(r, &is, "FifoTopic", "Subscription")
-	}
-	if err != nil {
-		return err
-	}
-	p.Topics = append(p.Topics, Topic{Name: name, FIFO: bool(is.FifoTopic)})
+func planTopic(p *Plan, r *resource, is struct {
+	FifoTopic    flag
+	Subscription []subscription
+}) error {
+	p.Topics = append(p.Topics, Topic{Name: r.physical, FIFO: bool(is.FifoTopic)})
 	for _, s := range is.Subscription {
-		s.TopicArn = name
+		s.TopicArn = r.physical
 		if err := p.subscribe(r, s); err != nil {
 			return err
 		}
@@ -149,15 +136,6 @@ type subscription struct {
 	TopicArn, Protocol, Endpoint, FilterPolicyScope string
 	RawMessageDelivery                              flag
 	FilterPolicy                                    json.RawMessage
-}
-
-func planSubscription(p *Plan, r *resource) error {
-	var is subscription
-	err := p.decode(r, &is, "TopicArn", "Protocol", "Endpoint", "FilterPolicy", "FilterPolicyScope", "RawMessageDelivery")
-	if err != nil {
-		return err
-	}
-	return p.subscribe(r, is)
 }
 
 func (p *Plan) subscribe(r *resource, s subscription) error {
@@ -179,9 +157,6 @@ func (p *Plan) subscribe(r *resource, s subscription) error {
 }
 
 func text(v any) string {
-	if n, ok := v.(float64); ok {
-		return fmt.Sprintf("%.0f", n)
-	}
 	s, err := template.Text(v)
 	if err != nil {
 		return fmt.Sprint(v)

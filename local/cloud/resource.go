@@ -1,8 +1,10 @@
 package cloud
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -34,9 +36,10 @@ var kinds = map[string]kind{}
 // resource is one of a stack.
 type resource struct {
 	template.Resource
-	id    string
-	stack *stack
-	kind  kind
+	id       string
+	physical string // its name, when it is planned
+	stack    *stack
+	kind     kind
 }
 
 // stack is one of a plan.
@@ -104,16 +107,33 @@ func (r *resource) attribute(name string) (any, error) {
 	return nil, fmt.Errorf("%s (%s) has no attribute %s here", r, r.Type, name)
 }
 
+// planned is a plan that gets a resource's properties in a struct.
+func planned[T any](do func(*Plan, *resource, T) error) func(*Plan, *resource) error {
+	return func(p *Plan, r *resource) error {
+		var is T
+		if err := p.decode(r, &is); err != nil {
+			return err
+		}
+		physical, err := r.name()
+		if err != nil {
+			return r.fail("%w", err)
+		}
+		r.physical = physical
+		return do(p, r, is)
+	}
+}
+
 // decode fills the fields of a struct with the properties of the same names, and notes those that have no effect.
-func (p *Plan) decode(r *resource, into any, fields ...string) error {
+func (p *Plan) decode(r *resource, into any) error {
 	properties, err := r.stack.scope.Properties(r.id)
 	if err != nil {
 		return r.fail("%w", err)
 	}
 	known := map[string]any{}
 	for name, v := range properties {
+		_, is := reflect.TypeOf(into).Elem().FieldByName(name)
 		switch {
-		case slices.Contains(fields, name):
+		case is:
 			known[name] = v
 		case !slices.Contains(r.kind.ignored, name) && name != "Tags" && name != "Description" && name != r.kind.name:
 			p.Notes = append(p.Notes, fmt.Sprintf("%s: %s has no effect here", r, name))
@@ -121,7 +141,9 @@ func (p *Plan) decode(r *resource, into any, fields ...string) error {
 	}
 	text, err := json.Marshal(known)
 	if err == nil {
-		err = json.Unmarshal(text, into)
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		err = d.Decode(into)
 	}
 	if err != nil {
 		return r.fail("%s", strings.TrimPrefix(err.Error(), "json: "))

@@ -44,7 +44,10 @@ func (p *Plan) findRoles() {
 		}
 		return func(to *iam.Role) { to.Policies = append(to.Policies, policy) }
 	}
-	for _, r := range p.all("AWS::IAM::") {
+	for _, r := range p.resources() {
+		if !strings.HasPrefix(r.Type, "AWS::IAM::") {
+			continue
+		}
 		is := p.policiesOf(r)
 		switch own, _ := r.attribute("Arn"); r.Type { // its error is also that of what refers to it
 		case "AWS::IAM::Policy":
@@ -146,18 +149,6 @@ func (p *Plan) partitionKey(table string) string {
 		}
 	}
 	return ""
-}
-
-// all are the resources of the types with a prefix.
-func (p *Plan) all(prefix string) (all []*resource) {
-	for _, s := range p.stacks {
-		for _, id := range slices.Sorted(maps.Keys(s.resources)) {
-			if r := s.resources[id]; strings.HasPrefix(r.Type, prefix) {
-				all = append(all, r)
-			}
-		}
-	}
-	return all
 }
 
 // refused reports a call that the role of its function does not grant, and answers it where such calls are denied.

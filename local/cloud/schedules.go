@@ -36,9 +36,9 @@ func (s Schedule) next(after time.Time) time.Time {
 }
 
 func init() {
-	kinds["AWS::Events::Rule"] = kind{service: "events", name: "Name", plan: planRule,
+	kinds["AWS::Events::Rule"] = kind{service: "events", name: "Name", plan: planned(planRule),
 		arn: func(_ *resource, name string) string { return "rule/" + name }}
-	kinds["AWS::Scheduler::Schedule"] = kind{service: "scheduler", name: "Name", plan: planSchedule,
+	kinds["AWS::Scheduler::Schedule"] = kind{service: "scheduler", name: "Name", plan: planned(planSchedule),
 		ignored: []string{"FlexibleTimeWindow", "GroupName"}}
 }
 
@@ -103,18 +103,14 @@ func (s Schedule) event(at time.Time) []byte {
 	return event
 }
 
-func planRule(p *Plan, r *resource) error {
-	var is struct {
-		ScheduleExpression, State string
-		EventPattern              json.RawMessage
-		Targets                   []struct {
-			Id, Arn, Input, InputPath string
-			InputTransformer          any
-		}
+func planRule(p *Plan, r *resource, is struct {
+	ScheduleExpression, State string
+	EventPattern              json.RawMessage
+	Targets                   []struct {
+		Id, Arn, Input, InputPath string
+		InputTransformer          any
 	}
-	if err := p.decode(r, &is, "ScheduleExpression", "State", "EventPattern", "Targets"); err != nil {
-		return err
-	}
+}) error {
 	if is.EventPattern != nil {
 		return r.fail("rules with a pattern of events do not run here, only schedules")
 	}
@@ -133,14 +129,10 @@ func planRule(p *Plan, r *resource) error {
 	return nil
 }
 
-func planSchedule(p *Plan, r *resource) error {
-	var is struct {
-		ScheduleExpression, ScheduleExpressionTimezone, State string
-		Target                                                struct{ Arn, Input string }
-	}
-	if err := p.decode(r, &is, "ScheduleExpression", "ScheduleExpressionTimezone", "State", "Target"); err != nil {
-		return err
-	}
+func planSchedule(p *Plan, r *resource, is struct {
+	ScheduleExpression, ScheduleExpressionTimezone, State string
+	Target                                                struct{ Arn, Input string }
+}) error {
 	if is.State == "DISABLED" {
 		return nil
 	}

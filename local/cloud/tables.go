@@ -21,7 +21,7 @@ type Table struct {
 }
 
 func init() {
-	table := kind{service: "dynamodb", name: "TableName", plan: planTable,
+	table := kind{service: "dynamodb", name: "TableName", plan: planned(planTable),
 		arn:  func(_ *resource, name string) string { return "table/" + name },
 		more: streamOf,
 		ignored: []string{"BillingMode", "ProvisionedThroughput", "PointInTimeRecoverySpecification", "SSESpecification",
@@ -44,33 +44,24 @@ func streamOf(r *resource, attribute string) string {
 	return arn.(string) + "/stream/local"
 }
 
-func planTable(p *Plan, r *resource) error {
-	var is struct {
-		AttributeDefinitions    []types.AttributeDefinition
-		KeySchema               []types.KeySchemaElement
-		GlobalSecondaryIndexes  []types.GlobalSecondaryIndex
-		LocalSecondaryIndexes   []types.LocalSecondaryIndex
-		StreamSpecification     *types.StreamSpecification
-		TimeToLiveSpecification struct {
-			AttributeName string
-			Enabled       flag
-		}
+func planTable(p *Plan, r *resource, is struct {
+	AttributeDefinitions    []types.AttributeDefinition
+	KeySchema               []types.KeySchemaElement
+	GlobalSecondaryIndexes  []types.GlobalSecondaryIndex
+	LocalSecondaryIndexes   []types.LocalSecondaryIndex
+	StreamSpecification     *types.StreamSpecification
+	TimeToLiveSpecification struct {
+		AttributeName string
+		Enabled       flag
 	}
-	name, err := r.name()
-	if err == nil {
-		err = p.decode(r, &is, "AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes", "LocalSecondaryIndexes",
-			"StreamSpecification", "TimeToLiveSpecification")
-	}
-	if err != nil {
-		return err
-	}
+}) error {
 	for i := range is.GlobalSecondaryIndexes { // throughput of any kind is that of this machine
 		is.GlobalSecondaryIndexes[i].ProvisionedThroughput = nil
 		is.GlobalSecondaryIndexes[i].OnDemandThroughput = nil
 		is.GlobalSecondaryIndexes[i].WarmThroughput = nil
 	}
-	t := Table{Name: name, Create: dynamodb.CreateTableInput{
-		TableName: &name, AttributeDefinitions: is.AttributeDefinitions, KeySchema: is.KeySchema,
+	t := Table{Name: r.physical, Create: dynamodb.CreateTableInput{
+		TableName: &r.physical, AttributeDefinitions: is.AttributeDefinitions, KeySchema: is.KeySchema,
 		GlobalSecondaryIndexes: is.GlobalSecondaryIndexes, LocalSecondaryIndexes: is.LocalSecondaryIndexes,
 		BillingMode: types.BillingModePayPerRequest,
 	}}
