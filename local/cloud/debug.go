@@ -25,16 +25,11 @@ func (p *Plan) debug(name string) error {
 	if err != nil {
 		return err
 	}
-	for i := range p.Functions {
-		f := &p.Functions[i]
-		switch {
-		case f.Name != name:
-		case f.Package == "":
-			return fmt.Errorf("%s: only a function that is built from its package can be debugged here", f.of)
-		default:
-			f.debugged, f.Timeout, f.MaxInstances = true, debugTimeout, 1
-		}
+	f := p.function(name)
+	if f.Package == "" {
+		return fmt.Errorf("%s: only a function that is built from its package can be debugged here", f.of)
 	}
+	f.debugged, f.Timeout, f.MaxInstances = true, debugTimeout, 1
 	for _, m := range p.Mappings {
 		for i := range p.Queues {
 			if q := &p.Queues[i]; m.Function == name && m.Queue == q.Name {

@@ -210,7 +210,7 @@ func (r *Running) endFunctions(p *Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, f := range r.functions {
-		if !slices.ContainsFunc(p.Functions, func(f Function) bool { return f.Name == name }) {
+		if p.function(name) == nil {
 			delete(r.functions, name)
 			f.replace(nil)
 		}

@@ -30,11 +30,6 @@ type Mapping struct {
 // streamPoll is 250 ms on AWS, which is long where a single client waits.
 const streamPoll = 50 * time.Millisecond
 
-func (p *Plan) timeoutOf(function string) time.Duration {
-	at := slices.IndexFunc(p.Functions, func(f Function) bool { return f.Name == function })
-	return p.Functions[at].Timeout
-}
-
 // visibilityOf is a queue's visibility time-out. One that is no number is refused when the queue is made.
 func (p *Plan) visibilityOf(queue string) time.Duration {
 	at := slices.IndexFunc(p.Queues, func(q Queue) bool { return q.Name == queue })
@@ -117,7 +112,7 @@ func (m Mapping) check(p *Plan) error {
 
 func (m Mapping) fromQueue(p *Plan) *queuepoller.Options {
 	return &queuepoller.Options{BatchSize: m.BatchSize, MaxConcurrency: min(m.MaxConcurrency, 10),
-		FunctionTimeout: p.timeoutOf(m.Function)}
+		FunctionTimeout: p.function(m.Function).Timeout}
 }
 
 func (m Mapping) fromStream() *streampoller.Options {

@@ -169,71 +169,74 @@ func (s *stack) attribute(id, name string) (any, error) {
 	return r.attribute(name)
 }
 
+// function is the one of that name; nil if there is none.
+func (p *Plan) function(name string) *Function {
+	if at := slices.IndexFunc(p.Functions, func(f Function) bool { return f.Name == name }); at >= 0 {
+		return &p.Functions[at]
+	}
+	return nil
+}
+
 // connect finds what the parts name each other by, and refuses what is not there.
 func (p *Plan) connect() (wrong []error) {
-	has := func(all []string, name string) bool { return slices.Contains(all, name) }
-	var functions, queues, topics, tables []string
-	add := func(all *[]string, kind, name string) {
-		if has(*all, name) {
-			wrong = append(wrong, fmt.Errorf("two %s have the name %s", kind, name))
+	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	type part struct{ kind, name string }
+	known := map[part]bool{}
+	add := func(kind, name string) {
+		if known[part{kind, name}] {
+			fail("two %ss have the name %s", kind, name)
 		}
-		*all = append(*all, name)
+		known[part{kind, name}] = true
+	}
+	needs := func(of *resource, kind, name, why string) bool {
+		if !known[part{kind, name}] {
+			fail("%s: there is no %s %s%s", of, kind, name, why)
+		}
+		return known[part{kind, name}]
 	}
 	for _, f := range p.Functions {
-		add(&functions, "functions", f.Name)
+		add("function", f.Name)
 	}
 	for _, q := range p.Queues {
-		add(&queues, "queues", q.Name)
+		add("queue", q.Name)
 	}
 	for _, t := range p.Topics {
-		add(&topics, "topics", t.Name)
+		add("topic", t.Name)
 	}
 	for _, t := range p.Tables {
-		add(&tables, "tables", t.Name)
+		add("table", t.Name)
 	}
 	for _, s := range p.Subscriptions {
-		switch {
-		case !has(topics, s.Topic):
-			wrong = append(wrong, fmt.Errorf("%s: there is no topic %s", s.of, s.Topic))
-		case !has(queues, s.Queue):
-			wrong = append(wrong, fmt.Errorf("%s: there is no queue %s", s.of, s.Queue))
-		}
+		needs(s.of, "topic", s.Topic, "")
+		needs(s.of, "queue", s.Queue, "")
 	}
 	for _, q := range p.Queues {
-		if q.DeadLetters != "" && !has(queues, q.DeadLetters) {
-			wrong = append(wrong, fmt.Errorf("%s: there is no queue %s for its dead letters", q.of, q.DeadLetters))
+		if q.DeadLetters != "" {
+			needs(q.of, "queue", q.DeadLetters, " for its dead letters")
 		}
 	}
 	for _, m := range p.Mappings {
-		switch {
-		case !has(functions, m.Function):
-			wrong = append(wrong, fmt.Errorf("%s: there is no function %s", m.of, m.Function))
-		case m.Queue != "" && !has(queues, m.Queue):
-			wrong = append(wrong, fmt.Errorf("%s: there is no queue %s", m.of, m.Queue))
-		case m.Table != "" && !has(tables, m.Table):
-			wrong = append(wrong, fmt.Errorf("%s: there is no table %s", m.of, m.Table))
-		default:
-			if err := m.check(p); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s: %w", m.of, err))
-			}
+		if !needs(m.of, "function", m.Function, "") || m.Queue != "" && !needs(m.of, "queue", m.Queue, "") ||
+			m.Table != "" && !needs(m.of, "table", m.Table, "") {
+			continue
+		}
+		if err := m.check(p); err != nil {
+			fail("%s: %w", m.of, err)
 		}
 	}
 	for _, s := range p.Schedules {
-		if !has(functions, s.Function) {
-			wrong = append(wrong, fmt.Errorf("%s: there is no function %s", s.of, s.Function))
-		}
+		needs(s.of, "function", s.Function, "")
 	}
 	for _, a := range p.APIs {
 		if err := a.check(); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %w", a.of, err))
+			fail("%s: %w", a.of, err)
 		}
 		for _, route := range slices.Sorted(maps.Keys(a.Routes)) {
-			if f := a.Routes[route].Function; !has(functions, f) {
-				wrong = append(wrong, fmt.Errorf("%s: the route %s has no function: there is no %s", a.of, route, f))
+			if f := a.Routes[route].Function; p.function(f) == nil {
+				fail("%s: the route %s has no function: there is no %s", a.of, route, f)
 			}
-			if by := a.Routes[route].Authorizer; by != nil && !has(functions, by.Name) {
-				wrong = append(wrong, fmt.Errorf("%s: the route %s has no authorizer: there is no function %s", a.of, route,
-					by.Name))
+			if by := a.Routes[route].Authorizer; by != nil && p.function(by.Name) == nil {
+				fail("%s: the route %s has no authorizer: there is no function %s", a.of, route, by.Name)
 			}
 		}
 	}

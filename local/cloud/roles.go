@@ -154,11 +154,10 @@ func (p *Plan) partitionKey(table string) string {
 // refused reports a call that the role of its function does not grant, and answers it where such calls are denied.
 func (r *Running) refused(w http.ResponseWriter, c Call) bool {
 	p := r.granting.Load()
-	at := slices.IndexFunc(p.Functions, func(f Function) bool { return f.Name == c.Function && f.Role != "" })
-	if at < 0 {
+	f := p.function(c.Function)
+	if f == nil || f.Role == "" {
 		return false
 	}
-	f := p.Functions[at]
 	requests, err := []iam.Request{iam.Invoke(c.invokes)}, error(nil)
 	if c.invokes == "" {
 		requests, err = iam.Requests(c.Header, c.Body, p.partitionKey)
@@ -188,13 +187,9 @@ func (r *Running) Ungranted() []string { return append(r.Plan().missing(), r.gra
 // missing are the event source mappings whose function's role must not do what they need. Lambda refuses to create
 // such a mapping.
 func (p *Plan) missing() (lines []string) {
-	roleOf := map[string]string{}
-	for _, f := range p.Functions {
-		roleOf[f.Name] = f.Role
-	}
 	for _, m := range p.Mappings {
 		var lacks []string
-		role := p.Roles[roleOf[m.Function]]
+		role := p.Roles[p.function(m.Function).Role]
 		for _, q := range iam.Polls(m.Queue, m.Table) {
 			if !role.Allows(q).Granted() {
 				lacks = append(lacks, q.Action)
