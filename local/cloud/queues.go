@@ -89,7 +89,7 @@ func (p *Plan) QueueURL(name string) string {
 	return cmp.Or(p.options.Endpoints.Queues, notYet) + "/" + account + "/" + name
 }
 
-func planQueue(p *Plan, r *resource, is struct{ RedrivePolicy any }) error {
+func planQueue(p *Plan, r *resource, is struct{ RedrivePolicy json.RawMessage }) error {
 	q := Queue{Name: r.physical, Attributes: map[string]string{}, of: r}
 	properties, _ := r.stack.scope.Properties(r.id) // which were read before
 	for _, name := range queueAttributes {
@@ -97,18 +97,12 @@ func planQueue(p *Plan, r *resource, is struct{ RedrivePolicy any }) error {
 			q.Attributes[name] = text(v)
 		}
 	}
-	switch policy := is.RedrivePolicy.(type) {
-	case nil:
-	case string: // JSON in a text
-		if err := json.Unmarshal([]byte(policy), &q.redrive); err != nil {
-			return r.fail("RedrivePolicy: %w", err)
-		}
-	default:
-		again, err := json.Marshal(policy)
-		if err == nil {
-			err = json.Unmarshal(again, &q.redrive)
-		}
-		if err != nil {
+	policy, text := is.RedrivePolicy, ""
+	if json.Unmarshal(policy, &text) == nil && text != "" { // JSON in a text
+		policy = []byte(text)
+	}
+	if policy != nil {
+		if err := json.Unmarshal(policy, &q.redrive); err != nil {
 			return r.fail("RedrivePolicy: %w", err)
 		}
 	}
@@ -142,16 +136,12 @@ func (p *Plan) subscribe(r *resource, s subscription) error {
 	if s.Protocol != "sqs" {
 		return r.fail("a subscription of %s does not run here, only one of a queue", s.Protocol)
 	}
-	to := Subscription{Topic: lastPart(s.TopicArn), Queue: lastPart(s.Endpoint), Attributes: map[string]string{}, of: r}
+	to := Subscription{Topic: lastPart(s.TopicArn), Queue: lastPart(s.Endpoint), of: r,
+		Attributes: map[string]string{"FilterPolicy": string(s.FilterPolicy), "FilterPolicyScope": s.FilterPolicyScope}}
 	if s.RawMessageDelivery {
 		to.Attributes["RawMessageDelivery"] = "true"
 	}
-	if s.FilterPolicy != nil {
-		to.Attributes["FilterPolicy"] = string(s.FilterPolicy)
-	}
-	if s.FilterPolicyScope != "" {
-		to.Attributes["FilterPolicyScope"] = s.FilterPolicyScope
-	}
+	maps.DeleteFunc(to.Attributes, func(_, value string) bool { return value == "" })
 	p.Subscriptions = append(p.Subscriptions, to)
 	return nil
 }

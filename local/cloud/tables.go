@@ -1,11 +1,12 @@
 package cloud
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -76,39 +77,34 @@ func planTable(p *Plan, r *resource, is struct {
 	return nil
 }
 
-// is reports whether a table that is there has the keys, with their types, the indexes and the stream of this one.
-func (t Table) is(there *types.TableDescription) bool {
-	type keys = []types.KeySchemaElement
-	shape := func(table keys, indexes map[string]any, of []types.AttributeDefinition,
-		stream *types.StreamSpecification) string {
-		view, kinds := types.StreamViewType(""), map[string]types.ScalarAttributeType{}
-		for _, a := range of {
-			kinds[*a.AttributeName] = a.AttributeType
+// shape is what tables are compared by, those of templates and those that are there: their keys with their types, their
+// indexes and the view of their stream.
+func shape(table any) string {
+	type index struct {
+		IndexName  string
+		KeySchema  []types.KeySchemaElement
+		Projection struct {
+			ProjectionType   string
+			NonKeyAttributes []string `json:",omitempty"`
 		}
-		if stream != nil {
-			view = stream.StreamViewType
+	}
+	var is struct {
+		KeySchema                                     []types.KeySchemaElement
+		AttributeDefinitions                          []types.AttributeDefinition
+		GlobalSecondaryIndexes, LocalSecondaryIndexes []index `json:",omitempty"`
+		StreamSpecification                           struct{ StreamViewType string }
+	}
+	_ = json.Unmarshal([]byte(described(table)), &is) // of the same names
+	slices.SortFunc(is.AttributeDefinitions, func(a, b types.AttributeDefinition) int {
+		return strings.Compare(*a.AttributeName, *b.AttributeName)
+	})
+	for _, indexes := range [][]index{is.GlobalSecondaryIndexes, is.LocalSecondaryIndexes} {
+		slices.SortFunc(indexes, func(a, b index) int { return strings.Compare(a.IndexName, b.IndexName) })
+		for _, i := range indexes {
+			slices.Sort(i.Projection.NonKeyAttributes)
 		}
-		return described([]any{table, indexes, kinds, view})
 	}
-	wanted, has := map[string]any{}, map[string]any{}
-	add := func(to map[string]any, name *string, of keys, p *types.Projection) {
-		p = cmp.Or(p, &types.Projection{})
-		to[*name] = []any{of, p.ProjectionType, slices.Sorted(slices.Values(p.NonKeyAttributes))}
-	}
-	for _, i := range t.Create.GlobalSecondaryIndexes {
-		add(wanted, i.IndexName, i.KeySchema, i.Projection)
-	}
-	for _, i := range t.Create.LocalSecondaryIndexes {
-		add(wanted, i.IndexName, i.KeySchema, i.Projection)
-	}
-	for _, i := range there.GlobalSecondaryIndexes {
-		add(has, i.IndexName, i.KeySchema, i.Projection)
-	}
-	for _, i := range there.LocalSecondaryIndexes {
-		add(has, i.IndexName, i.KeySchema, i.Projection)
-	}
-	return shape(t.Create.KeySchema, wanted, t.Create.AttributeDefinitions, t.Create.StreamSpecification) ==
-		shape(there.KeySchema, has, there.AttributeDefinitions, there.StreamSpecification)
+	return described(is)
 }
 
 // createTables makes the tables that are not there yet.
@@ -126,7 +122,7 @@ func (r *Running) createTables(ctx context.Context, p *Plan) error {
 		if err != nil {
 			return fmt.Errorf("the table %s: %w", t.Name, err)
 		}
-		if !t.is(has.Table) {
+		if shape(t.Create) != shape(has.Table) {
 			return fmt.Errorf("the table %s is there with other keys, indexes or another stream: "+
 				"-fresh begins with empty tables", t.Name)
 		}
