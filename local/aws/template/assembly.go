@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -65,15 +66,16 @@ func Open(path string) ([]Stack, error) {
 	}
 	needs := map[string][]string{}
 	for id, s := range all {
-		needs[id] = s.needs
+		needs[id] = slices.Sorted(slices.Values(s.needs))
 	}
-	var order []Stack
-	for _, id := range inOrder(needs) {
+	order, _ := sorted(needs)
+	var stacks []Stack
+	for _, id := range order {
 		if s, ok := all[id]; ok {
-			order = append(order, s)
+			stacks = append(stacks, s)
 		}
 	}
-	return order, nil
+	return stacks, nil
 }
 
 // ofFiles are the stacks of templates' files.
@@ -125,11 +127,8 @@ func open(folder string, all map[string]Stack) error {
 		if err != nil {
 			return err
 		}
-		name := a.Properties.StackName
-		if name == "" {
-			name = id
-		}
-		all[id] = Stack{Name: name, Template: t, Assets: assets, Folder: folder, needs: a.Dependencies}
+		all[id] = Stack{Name: cmp.Or(a.Properties.StackName, id), Template: t, Assets: assets, Folder: folder,
+			needs: a.Dependencies}
 	}
 	return nil
 }
@@ -145,22 +144,27 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// inOrder are the names, each after what it needs. What needs each other stays in the order of names.
-func inOrder(needs map[string][]string) (order []string) {
+// sorted are the names, each after what it needs, as far as they do not need each other. A circle is a way from a name
+// back to it; nil if there is none.
+func sorted(needs map[string][]string) (order, circle []string) {
 	done := map[string]bool{}
+	var way []string
 	var visit func(name string)
 	visit = func(name string) {
+		if at := slices.Index(way, name); at >= 0 && circle == nil {
+			circle = append(slices.Clone(way[at:]), name)
+		}
 		if done[name] {
 			return
 		}
-		done[name] = true
-		for _, next := range slices.Sorted(slices.Values(needs[name])) {
+		done[name], way = true, append(way, name)
+		for _, next := range needs[name] {
 			visit(next)
 		}
-		order = append(order, name)
+		way, order = way[:len(way)-1], append(order, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(needs)) {
 		visit(name)
 	}
-	return order
+	return order, circle
 }

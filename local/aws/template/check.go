@@ -44,7 +44,7 @@ func (t *Template) Check() error {
 		})
 	}
 	for what, needs := range map[string]map[string][]string{"conditions": conditions, "resources": needs} {
-		if circle := circle(needs); circle != nil {
+		if _, circle := sorted(needs); circle != nil {
 			all = append(all, fmt.Errorf("%s refer to each other: %s", what, strings.Join(circle, " → ")))
 		}
 	}
@@ -94,33 +94,4 @@ func walk(v any, found func(function string, argument any)) {
 			walk(member, found)
 		}
 	}
-}
-
-// circle is a way from a name back to it; nil if there is none.
-func circle(needs map[string][]string) []string {
-	done := map[string]bool{}
-	var way []string
-	var visit func(name string) []string
-	visit = func(name string) []string {
-		if at := slices.Index(way, name); at >= 0 {
-			return append(slices.Clone(way[at:]), name)
-		}
-		if done[name] {
-			return nil
-		}
-		way = append(way, name)
-		for _, next := range needs[name] {
-			if found := visit(next); found != nil {
-				return found
-			}
-		}
-		way, done[name] = way[:len(way)-1], true
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(needs)) {
-		if found := visit(name); found != nil {
-			return found
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -15,9 +16,9 @@ import (
 // Scope is what the references and functions of a template mean. It is safe for concurrent use if its functions are.
 type Scope struct {
 	Template *Template
-	// Stack is the stack's name. Region, Account and Partition have the values of this machine where they are empty:
-	// us-east-1, 123456789012 and aws.
-	Stack, Region, Account, Partition string
+	// Stack is the stack's name. Region and Account have the values of this machine where they are empty: us-east-1 and
+	// 123456789012.
+	Stack, Region, Account string
 	// Parameters overrides the defaults of parameters.
 	Parameters map[string]string
 	// Resource is an attribute of a resource of this template. Without a name it is what Ref gives.
@@ -118,7 +119,13 @@ func (s *Scope) call(name string, argument any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, _ := argument.([]any)
+	if f, ok := ofLists[name]; ok {
+		list, _ := argument.([]any)
+		if len(list) != f.takes {
+			return nil, fmt.Errorf("its arguments are wrong: %v", argument)
+		}
+		return f.do(s, list)
+	}
 	switch name {
 	case "Fn::GetAtt":
 		id, attribute, err := attributeOf(argument)
@@ -126,22 +133,6 @@ func (s *Scope) call(name string, argument any) (any, error) {
 			return nil, err
 		}
 		return s.Resource(id, attribute)
-	case "Fn::Join":
-		if len(list) == 2 {
-			return join(list[0], list[1])
-		}
-	case "Fn::Split":
-		if len(list) == 2 {
-			return split(list[0], list[1])
-		}
-	case "Fn::Select":
-		if len(list) == 2 {
-			return pick(list[0], list[1])
-		}
-	case "Fn::FindInMap":
-		if len(list) == 3 {
-			return s.find(list)
-		}
 	case "Fn::ImportValue":
 		export, err := Text(argument)
 		if err != nil {
@@ -157,36 +148,24 @@ func (s *Scope) call(name string, argument any) (any, error) {
 	case "Fn::GetAZs":
 		region := s.pseudo("AWS::Region")
 		return []any{region + "a", region + "b", region + "c"}, nil
-	default:
-		return nil, errors.New("there is no such function here")
 	}
-	return nil, fmt.Errorf("its arguments are wrong: %v", argument)
+	return nil, errors.New("there is no such function here")
 }
+
+// ofLists are the functions of a list of a certain length.
+var ofLists = map[string]struct {
+	takes int
+	do    func(*Scope, []any) (any, error)
+}{"Fn::Join": {2, join}, "Fn::Split": {2, split}, "Fn::Select": {2, pick}, "Fn::FindInMap": {3, (*Scope).find}}
 
 // pseudo is the value of a pseudo-parameter; empty if there is no such one.
 func (s *Scope) pseudo(name string) string {
-	or := func(v, other string) string {
-		if v != "" {
-			return v
-		}
-		return other
-	}
-	region, account, partition := or(s.Region, "us-east-1"), or(s.Account, "123456789012"), or(s.Partition, "aws")
-	switch name {
-	case "AWS::Region":
-		return region
-	case "AWS::AccountId":
-		return account
-	case "AWS::Partition":
-		return partition
-	case "AWS::StackName":
-		return s.Stack
-	case "AWS::StackId":
-		return fmt.Sprintf("arn:%s:cloudformation:%s:%s:stack/%s/local", partition, region, account, s.Stack)
-	case "AWS::URLSuffix":
-		return "amazonaws.com"
-	}
-	return ""
+	region, account := cmp.Or(s.Region, "us-east-1"), cmp.Or(s.Account, "123456789012")
+	return map[string]string{
+		"AWS::Region": region, "AWS::AccountId": account, "AWS::Partition": "aws", "AWS::StackName": s.Stack,
+		"AWS::StackId":   fmt.Sprintf("arn:aws:cloudformation:%s:%s:stack/%s/local", region, account, s.Stack),
+		"AWS::URLSuffix": "amazonaws.com",
+	}[name]
 }
 
 func (s *Scope) ref(argument any) (any, error) {
@@ -239,11 +218,11 @@ func attributeOf(argument any) (id, attribute string, err error) {
 		}
 	}
 	if list, ok := argument.([]any); ok && len(list) == 2 {
-		id, err = Text(list[0])
-		if err == nil {
-			attribute, err = Text(list[1])
+		parts, err := texts(list)
+		if err != nil {
+			return "", "", err
 		}
-		return id, attribute, err
+		return parts[0], parts[1], nil
 	}
 	return "", "", fmt.Errorf("%v names no attribute of a resource", argument)
 }
@@ -356,65 +335,64 @@ func (s *Scope) holds(v any) (bool, error) {
 }
 
 func (s *Scope) find(list []any) (any, error) {
-	var keys [3]string
-	for i, v := range list {
-		text, err := Text(v)
-		if err != nil {
-			return nil, err
-		}
-		keys[i] = text
+	keys, err := texts(list)
+	if err != nil {
+		return nil, err
 	}
 	v, ok := s.Template.Mappings[keys[0]][keys[1]][keys[2]]
 	if !ok {
-		return nil, fmt.Errorf("no mapping has %s", strings.Join(keys[:], ", "))
+		return nil, fmt.Errorf("no mapping has %s", strings.Join(keys, ", "))
 	}
 	return v, nil
 }
 
-func join(separator, of any) (any, error) {
-	list, ok := of.([]any)
+func join(_ *Scope, of []any) (any, error) {
+	list, ok := of[1].([]any)
 	if !ok {
-		return nil, fmt.Errorf("%v is no list", of)
+		return nil, fmt.Errorf("%v is no list", of[1])
 	}
-	var texts []string
-	for _, v := range list {
-		text, err := Text(v)
-		if err != nil {
-			return nil, err
-		}
-		texts = append(texts, text)
-	}
-	between, err := Text(separator)
-	return strings.Join(texts, between), err
-}
-
-func split(separator, of any) (any, error) {
-	between, err := Text(separator)
+	parts, err := texts(list)
 	if err != nil {
 		return nil, err
 	}
-	text, err := Text(of)
+	separator, err := Text(of[0])
+	return strings.Join(parts, separator), err
+}
+
+func split(_ *Scope, of []any) (any, error) {
+	parts, err := texts(of)
 	if err != nil {
 		return nil, err
 	}
 	var list []any
-	for part := range strings.SplitSeq(text, between) {
+	for part := range strings.SplitSeq(parts[1], parts[0]) {
 		list = append(list, part)
 	}
 	return list, nil
 }
 
-func pick(index, of any) (any, error) {
-	text, err := Text(index)
+func pick(_ *Scope, of []any) (any, error) {
+	index, err := Text(of[0])
 	if err != nil {
 		return nil, err
 	}
-	list, ok := of.([]any)
-	n, err := strconv.Atoi(text)
+	list, ok := of[1].([]any)
+	n, err := strconv.Atoi(index)
 	if err != nil || !ok || n < 0 || n >= len(list) {
-		return nil, fmt.Errorf("%v has no member %s", of, text)
+		return nil, fmt.Errorf("%v has no member %s", of[1], index)
 	}
 	return list[n], nil
+}
+
+func texts(values []any) (all []string, err error) {
+	for _, v := range values {
+		text, err := Text(v)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, nil
 }
 
 // Text is a value as text, as CloudFormation takes a number or a truth value where it expects text.

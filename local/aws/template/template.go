@@ -37,7 +37,6 @@ type Template struct {
 	Resources  map[string]Resource
 	Outputs    map[string]Output
 	Transform  any
-	Rules      any
 }
 
 // Parameter is a value that a deployment may set.
@@ -82,7 +81,9 @@ func Parse(text []byte) (*Template, error) {
 		if err := yaml.Unmarshal(text, &root); err != nil {
 			return nil, err
 		}
-		v, err := fromYAML(&root)
+		longForms(&root)
+		var v any
+		err := root.Decode(&v)
 		if err != nil {
 			return nil, err
 		}
@@ -107,57 +108,26 @@ func Parse(text []byte) (*Template, error) {
 	return t, nil
 }
 
-// fromYAML is the value of a node, with the long forms of functions.
-func fromYAML(n *yaml.Node) (any, error) {
-	v, err := plain(n)
-	if err != nil || !strings.HasPrefix(n.Tag, "!") || strings.HasPrefix(n.Tag, "!!") {
-		return v, err
-	}
-	switch name := n.Tag[1:]; name {
-	case "Ref", "Condition":
-		return map[string]any{name: v}, nil
-	default:
-		return map[string]any{"Fn::" + name: v}, nil
-	}
-}
-
-func plain(n *yaml.Node) (any, error) {
-	switch n.Kind {
-	case yaml.DocumentNode:
-		return fromYAML(n.Content[0])
-	case yaml.AliasNode:
-		return fromYAML(n.Alias)
-	case yaml.SequenceNode:
-		list := []any{}
-		for _, c := range n.Content {
-			v, err := fromYAML(c)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
+// longForms gives functions their long forms, such as Fn::Sub for !Sub. Keys and dates stay text, such as the version of
+// a policy.
+func longForms(n *yaml.Node) {
+	for i, c := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 || c.ShortTag() == "!!timestamp" {
+			c.Tag = "!!str"
 		}
-		return list, nil
-	case yaml.MappingNode:
-		m := map[string]any{}
-		for i := 0; i < len(n.Content); i += 2 {
-			v, err := fromYAML(n.Content[i+1])
-			if err != nil {
-				return nil, err
-			}
-			m[n.Content[i].Value] = v
-		}
-		return m, nil
+		longForms(c)
 	}
-	switch n.ShortTag() {
-	case "!!null":
-		return nil, nil
-	case "!!bool":
-		var b bool
-		return b, n.Decode(&b)
-	case "!!int", "!!float":
-		var f any
-		err := n.Decode(&f)
-		return f, err
+	name, short := strings.CutPrefix(n.Tag, "!")
+	if !short || strings.HasPrefix(name, "!") {
+		return
 	}
-	return n.Value, nil // dates stay text, such as the version of a policy
+	if name != "Ref" && name != "Condition" {
+		name = "Fn::" + name
+	}
+	argument := *n
+	if argument.Tag = ""; n.Kind == yaml.ScalarNode {
+		argument.Tag = "!!str"
+	}
+	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}
+	*n = yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{key, &argument}} // in place, for aliases
 }
