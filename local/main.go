@@ -80,7 +80,9 @@ func run(ctx context.Context, ready func()) error {
 	board := progress.Open(say)
 	board.Begin("fetching modules and compiling the command")
 	if v != "" {
-		err = gorun.Install(ctx, dir, command+"@"+v)
+		// With the versions that its own module requires: it does not depend on the module around it, such as on its vendor
+		// folder.
+		_, err = gorun.Go(ctx, []string{"GOBIN=" + dir}, "install", "-mod=readonly", command+"@"+v)
 	} else {
 		err = build(ctx, path)
 	}
@@ -103,7 +105,8 @@ func build(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("this folder is neither in the repository nor in a module that has %s as a tool: %w", module, err)
 	}
-	return gorun.Build(ctx, nil, "-C", folder, "-o", path, command)
+	_, err = gorun.Go(ctx, nil, "build", "-C", folder, "-o", path, command)
+	return err
 }
 
 // version is that of this module where another module requires it. It is empty inside the repository, and where a

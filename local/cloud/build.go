@@ -151,7 +151,7 @@ func (r *Running) compile(ctx context.Context, m module, debugged bool, to strin
 		return err
 	}
 	defer unlock()
-	args := []string{"-C", m.dir, "-tags", "lambda.norpc", "-o", kept + string(os.PathSeparator)}
+	args := []string{"build", "-C", m.dir, "-tags", "lambda.norpc", "-o", kept + string(os.PathSeparator)}
 	if to != "" {
 		args[len(args)-1] = filepath.Join(kept, filepath.Base(to))
 	}
@@ -162,7 +162,7 @@ func (r *Running) compile(ctx context.Context, m module, debugged bool, to strin
 	if m.workspace != "" { // a download, which has no vendor folder
 		env, args = append(env, m.workspace), append(args, "-mod=readonly")
 	}
-	if err := gorun.Build(ctx, env, append(args, packages...)...); err != nil {
+	if _, err := gorun.Go(ctx, env, append(args, packages...)...); err != nil {
 		return err
 	}
 	if to != "" {

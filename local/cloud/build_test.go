@@ -22,8 +22,9 @@ import (
 func built(t *testing.T, arch string) string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, gorun.Build(t.Context(), []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch},
-		"-o", filepath.Join(dir, bootstrap), "./testdata/shop"))
+	_, err := gorun.Go(t.Context(), []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch}, "build",
+		"-o", filepath.Join(dir, bootstrap), "./testdata/shop")
+	require.NoError(t, err)
 	return dir
 }
 

@@ -53,42 +53,31 @@ func programOf(pid int) string {
 	return filepath.Base(strings.TrimSpace(string(name)))
 }
 
-// Build runs `go build` with the arguments, where env is added to
-// the environment. What the command says is part of the error if it fails.
-func Build(ctx context.Context, env []string, args ...string) error {
-	_, err := run(ctx, env, append([]string{"build"}, args...)...)
-	return err
-}
-
-// Install compiles a package of a version, with the versions that its own module requires, into a folder. It does not
-// depend on the module around it, such as on its vendor folder.
-func Install(ctx context.Context, into, pkg string) error {
-	_, err := run(ctx, []string{"GOBIN=" + into}, "install", "-mod=readonly", pkg)
-	return err
-}
-
 // Folder is the folder of a module, as the go command finds it from dir; empty if it has none.
 func Folder(ctx context.Context, dir, module string) (string, error) {
-	out, err := run(ctx, nil, "-C", dir, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module)
+	out, err := Go(ctx, nil, "-C", dir, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module)
 	return strings.TrimSpace(string(out)), err
 }
 
-func run(ctx context.Context, env []string, args ...string) ([]byte, error) {
+// Go runs the go command with the arguments, where env is added to the environment, and returns its output. What it says
+// besides is part of the error if it fails.
+func Go(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), env...)
 	// The go command removes its temporary files when it is interrupted.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 5 * time.Second
-	out, err := cmd.CombinedOutput()
+	out, err := cmd.Output()
+	exit, failed := errors.AsType[*exec.ExitError](err)
 	switch {
-	case err == nil:
-		return out, nil
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, errors.New("the go command is not on PATH; install Go 1.26 or newer from https://go.dev/dl")
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case failed:
+		return nil, fmt.Errorf("%w\n%s", err, exit.Stderr)
 	}
-	return nil, fmt.Errorf("%w\n%s", err, out)
+	return out, err
 }
 
 // Become runs the program in this process, whose parent stays `go run`. It returns

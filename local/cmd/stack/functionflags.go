@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/local/aws/gateway"
+	"github.com/idem-go/idempotency/local/cmd/gorun"
 )
 
 // functionFlags are flags that describe functions, as they were given. Those behind a -function, up to the next one,
@@ -118,14 +119,10 @@ func (f functionFlags) write(ctx context.Context, rest []string, dir string, int
 
 // nameOf is the last part of a main package's import path, as in the name of its program.
 func nameOf(ctx context.Context, dir, pkg string) (string, error) {
-	list := exec.CommandContext(ctx, "go", "list", "-find", "-f", "{{.Name}} {{.ImportPath}}", "--", pkg)
-	list.Dir = dir
-	out, err := list.Output()
+	out, err := gorun.Go(ctx, nil, "list", "-C", dir, "-find", "-f", "{{.Name}} {{.ImportPath}}", "--", pkg)
 	exit, failed := errors.AsType[*exec.ExitError](err)
 	name, importPath, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	switch {
-	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
 	case failed:
 		return "", fmt.Errorf("there is no such package in %s: %s", dir, strings.TrimSpace(string(exit.Stderr)))
 	case err != nil:
