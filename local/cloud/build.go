@@ -188,6 +188,11 @@ func copied(from, to string) error {
 		return err
 	}
 	defer in.Close()
+	return written(in, to)
+}
+
+// written writes a new program.
+func written(in io.Reader, to string) error {
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
 	if err != nil {
 		return err
@@ -264,10 +269,5 @@ func unpacked(archive, to string) (string, error) {
 		return "", fmt.Errorf("its asset %s has no %s", archive, bootstrap)
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o700)
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(out, in)
-	return to, errors.Join(err, out.Close())
+	return to, written(in, to)
 }

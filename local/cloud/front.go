@@ -52,7 +52,7 @@ func newFront(r *Running) *front {
 	f.proxy = &httputil.ReverseProxy{
 		// The host is part of the signature: it stays what the function signed.
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.SetURL(f.server(serviceOf(p.In)))
+			p.SetURL(f.server(signatureOf(p.In).service))
 			p.Out.Host = p.In.Host
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64},
@@ -92,14 +92,14 @@ func (f *front) keyOf(function string) string {
 
 // callOf is the call that a request is.
 func (f *front) callOf(r *http.Request, body []byte) Call {
-	key, _, service, _, _ := scopeOf(r.Header.Get("Authorization"))
+	signed := signatureOf(r)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := Call{Function: f.functions[key], Trace: r.Header.Get("X-Amzn-Trace-Id"), Service: service, Header: r.Header,
-		Body: body}
+	c := Call{Function: f.functions[signed.key], Trace: r.Header.Get("X-Amzn-Trace-Id"), Service: signed.service,
+		Header: r.Header, Body: body}
 	if _, operation, ok := strings.Cut(r.Header.Get("X-Amz-Target"), "."); ok {
 		c.Operation = operation
-	} else if c.invokes = invokes(r, service); c.invokes != "" {
+	} else if c.invokes = invokes(r, c.Service); c.invokes != "" {
 		c.Operation = "Invoke"
 	} else if form, err := url.ParseQuery(string(body)); err == nil {
 		c.Operation = form.Get("Action")

@@ -17,44 +17,45 @@ import (
 	"github.com/idem-go/idempotency/local/aws/gateway"
 )
 
-// scopeOf reads the signature of a request (Signature Version 4): access key, region, service, signed headers.
-func scopeOf(authorization string) (key, region, service string, headers []string, signature string) {
-	for part := range strings.SplitSeq(strings.TrimPrefix(authorization, "AWS4-HMAC-SHA256 "), ",") {
+// signature is that of a request (Signature Version 4).
+type signature struct {
+	key, region, service, text string
+	headers                    []string // that are signed
+}
+
+// signatureOf is empty if the request is not signed.
+func signatureOf(r *http.Request) (s signature) {
+	for part := range strings.SplitSeq(strings.TrimPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 "), ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		switch name {
 		case "Credential":
 			if fields := strings.Split(value, "/"); len(fields) == 5 {
-				key, region, service = fields[0], fields[2], fields[3]
+				s.key, s.region, s.service = fields[0], fields[2], fields[3]
 			}
 		case "SignedHeaders":
-			headers = strings.Split(value, ";")
+			s.headers = strings.Split(value, ";")
 		case "Signature":
-			signature = value
+			s.text = value
 		}
 	}
-	return key, region, service, headers, signature
-}
-
-// serviceOf is the service that a request is signed for; empty if it is not signed.
-func serviceOf(r *http.Request) string {
-	_, _, service, _, _ := scopeOf(r.Header.Get("Authorization"))
-	return service
+	return s
 }
 
 // signer checks the signature of a request to a service, which has to be made with the credentials that are valid here.
 func signer(r gateway.Request, service string) (gateway.Caller, error) {
-	key, signedRegion, signedService, headers, signature := scopeOf(r.Header.Get("Authorization"))
+	signed := signatureOf(r.Request)
 	at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 	why := ""
 	switch {
 	case r.URL.Query().Has("X-Amz-Signature"):
 		why = "its signature is in the query, and only one in the headers is checked here"
-	case signature == "" || err != nil:
+	case signed.text == "" || err != nil:
 		why = "it is not signed (Signature Version 4)"
-	case key != AccessKey:
+	case signed.key != AccessKey:
 		why = "it is signed with another access key than " + AccessKey
-	case signedRegion != region || signedService != service:
-		why = fmt.Sprintf("it is signed for %s in %s, and this is %s in %s", signedService, signedRegion, service, region)
+	case signed.region != region || signed.service != service:
+		why = fmt.Sprintf("it is signed for %s in %s, and this is %s in %s", signed.service, signed.region, service,
+			region)
 	case time.Since(at).Abs() > 5*time.Minute:
 		why = "its signature is older than five minutes"
 	}
@@ -71,7 +72,7 @@ func signer(r gateway.Request, service string) (gateway.Caller, error) {
 		return gateway.Caller{}, err
 	}
 	again.ContentLength = 0 // signed only if it is among the headers
-	for _, name := range headers {
+	for _, name := range signed.headers {
 		switch name {
 		case "host":
 		case "content-length":
@@ -82,9 +83,9 @@ func signer(r gateway.Request, service string) (gateway.Caller, error) {
 	}
 	sum := sha256.Sum256(body)
 	err = v4.NewSigner().SignHTTP(r.Context(), aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey}, again,
-		hex.EncodeToString(sum[:]), service, signedRegion, at)
-	_, _, _, _, want := scopeOf(again.Header.Get("Authorization"))
-	if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(signature)) != 1 {
+		hex.EncodeToString(sum[:]), service, region, at)
+	want := signatureOf(again).text
+	if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(signed.text)) != 1 {
 		return gateway.Caller{}, gateway.Forbidden("its signature is that of another request, or of another secret")
 	}
 	return gateway.Caller{Signer: &gateway.Principal{AccountID: account, UserID: "AIDAIDEMLOCAL",

@@ -59,22 +59,17 @@ func (h *Handler) event(in Request) (any, string) {
 			},
 		},
 	}
-	switch {
+	type by = events.APIGatewayV2HTTPRequestContextAuthorizerDescription
+	switch s := in.caller.Signer; {
 	case in.caller.Claims != nil:
-		event.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
-			JWT: &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: in.caller.Claims},
-		}
-	case in.caller.Signer != nil:
-		s := in.caller.Signer
-		event.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
-			IAM: &events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription{
-				AccountID: s.AccountID, CallerID: s.UserID, UserID: s.UserID, UserARN: s.ARN,
-			},
-		}
+		jwt := &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: in.caller.Claims}
+		event.RequestContext.Authorizer = &by{JWT: jwt}
+	case s != nil:
+		event.RequestContext.Authorizer = &by{IAM: &events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription{
+			AccountID: s.AccountID, CallerID: s.UserID, UserID: s.UserID, UserARN: s.ARN,
+		}}
 	case in.caller.Context != nil:
-		event.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
-			Lambda: in.caller.Context,
-		}
+		event.RequestContext.Authorizer = &by{Lambda: in.caller.Context}
 	}
 	if h.options.Flavour == FunctionURL && in.caller.Signer == nil {
 		event.RequestContext.AccountID = "anonymous" // AuthType NONE

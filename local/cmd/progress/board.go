@@ -19,25 +19,25 @@ type Board struct {
 	mu    sync.Mutex
 	steps []*Step
 
-	stop, done chan struct{}
+	stop chan struct{}
+	work sync.WaitGroup
 }
 
 // Open returns a board that says a line every two seconds while a step is under way,
 // until it is closed. say gets a line without its end, as of fmt.Sprintf.
 func Open(say func(format string, args ...any)) *Board {
-	b := &Board{say: say, begun: time.Now(), stop: make(chan struct{}), done: make(chan struct{})}
-	go b.run()
+	b := &Board{say: say, begun: time.Now(), stop: make(chan struct{})}
+	b.work.Go(b.run)
 	return b
 }
 
 // Close stops the board. After it has returned, say is not called any more.
 func (b *Board) Close() {
 	close(b.stop)
-	<-b.done
+	b.work.Wait()
 }
 
 func (b *Board) run() {
-	defer close(b.done)
 	tick := time.Tick(2 * time.Second)
 	for {
 		select {
@@ -56,24 +56,20 @@ func (b *Board) line() string {
 	defer b.mu.Unlock()
 	var parts []string
 	for _, s := range b.steps {
-		part := s.name
-		if s.detail != "" {
-			part += " (" + s.detail + ")"
-		}
-		parts = append(parts, part)
+		parts = append(parts, s.text)
 	}
 	return strings.Join(parts, ", ")
 }
 
 // Step is something under way.
 type Step struct {
-	board        *Board
-	name, detail string
+	board      *Board
+	name, text string
 }
 
 // Begin adds a step: what is being done, such as "compiling".
 func (b *Board) Begin(name string) *Step {
-	s := &Step{board: b, name: name}
+	s := &Step{board: b, name: name, text: name}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.steps = append(b.steps, s)
@@ -84,7 +80,7 @@ func (b *Board) Begin(name string) *Step {
 func (s *Step) Note(format string, args ...any) {
 	s.board.mu.Lock()
 	defer s.board.mu.Unlock()
-	s.detail = fmt.Sprintf(format, args...)
+	s.text = s.name + " (" + fmt.Sprintf(format, args...) + ")"
 }
 
 // End removes the step from the board.

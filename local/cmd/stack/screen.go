@@ -20,13 +20,7 @@ import (
 type screen struct {
 	say, more func(string, ...any) // what -quiet leaves out is more
 	printed   map[string]bool
-
-	mu      sync.Mutex
-	records map[string]*dynamostore.AdminStore // of the tables of records, by their names
-}
-
-func newScreen(say, more func(string, ...any)) *screen {
-	return &screen{say: say, more: more, printed: map[string]bool{}, records: map[string]*dynamostore.AdminStore{}}
+	records   sync.Map // the stores of the tables of records, by their names
 }
 
 // once prints each line once.
@@ -39,23 +33,12 @@ func (s *screen) once(print func(string, ...any)) func(string, ...any) {
 	}
 }
 
-func (s *screen) add(table string, store *dynamostore.AdminStore) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.records[table] = store
-}
-
-func (s *screen) store(table string) *dynamostore.AdminStore {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.records[table]
-}
-
 // stores are those of the tables of records.
-func (s *screen) stores() []*dynamostore.AdminStore {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.records))
+func (s *screen) stores() (all []*dynamostore.AdminStore) {
+	for _, store := range s.records.Range {
+		all = append(all, store.(*dynamostore.AdminStore))
+	}
+	return all
 }
 
 // describe prints where what runs is called, and more about what it is.
@@ -69,14 +52,14 @@ func (s *screen) describe(ctx context.Context, r *cloud.Running) error {
 	}
 	for _, t := range p.Tables {
 		more("table    %s", t.Name)
-		if s.store(t.Name) != nil || dynamostore.Check(ctx, r.DynamoDB, t.Name) != nil {
+		if _, known := s.records.Load(t.Name); known || dynamostore.Check(ctx, r.DynamoDB, t.Name) != nil {
 			continue // it is known already, or is not one of records
 		}
 		store, err := dynamostore.NewAdminStore(r.DynamoDB, t.Name, nil)
 		if err != nil {
 			return err
 		}
-		s.add(t.Name, store)
+		s.records.Store(t.Name, store)
 		url, err := consoleOf(r, store)
 		if err != nil {
 			return err

@@ -127,7 +127,7 @@ func up(ctx context.Context, args []string, out io.Writer) error {
 		more = func(string, ...any) {}
 	}
 	o.Output, o.Quiet, o.Log = withoutMetrics{out}, quiet, func(format string, args ...any) { more("  "+format, args...) }
-	screen := newScreen(say, more)
+	screen := &screen{say: say, more: more, printed: map[string]bool{}}
 	if !quiet {
 		o.Invoked = func(inv cloud.Invocation) { say("%s", requestLine(ctx, screen.stores(), inv)) }
 	}
