@@ -2,10 +2,8 @@ package gateway
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -83,7 +81,7 @@ func (h *Handler) parseALB(_ Request, answer []byte) (response, error) {
 	}
 	delete(members, unread)
 	delete(members, "cookies")
-	r, err := parseMulti(members)
+	r, err := parseMembers(members)
 	var lines bytes.Buffer
 	if _ = r.header.Write(&lines); err == nil && lines.Len() > maxALBHeader {
 		err = fmt.Errorf("gateway: the headers of the function's response have %d bytes, the balancer takes at most %d",
@@ -94,19 +92,3 @@ func (h *Handler) parseALB(_ Request, answer []byte) (response, error) {
 
 // maxALBHeader is the balancer's limit on all headers of a target's response.
 const maxALBHeader = 32 << 10
-
-// parseMulti is parseMembers with multiValueHeaders, which win over headers.
-func parseMulti(members map[string]json.RawMessage) (response, error) {
-	var multi map[string][]string
-	if err := member(members, "multiValueHeaders", &multi); err != nil {
-		return response{}, err
-	}
-	r, err := parseMembers(members)
-	if err != nil {
-		return r, err
-	}
-	for name, values := range multi {
-		r.header[http.CanonicalHeaderKey(name)] = values
-	}
-	return r, nil
-}

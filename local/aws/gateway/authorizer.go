@@ -236,7 +236,7 @@ func members(object []byte, into map[string]any) (others []string, err error) {
 }
 
 // policy that a function answers with.
-type policy struct{ statements list[statement] }
+type policy struct{ statements iam.List[statement] }
 
 func (p *policy) UnmarshalJSON(text []byte) error {
 	_, err := members(text, map[string]any{"Statement": &p.statements})
@@ -246,7 +246,7 @@ func (p *policy) UnmarshalJSON(text []byte) error {
 // statement of a policy.
 type statement struct {
 	effect             string // Allow or Deny
-	actions, resources list[string]
+	actions, resources iam.List[string]
 }
 
 // UnmarshalJSON reads a statement. Without what is not evaluated it would allow more, so that is an error.
@@ -264,17 +264,6 @@ func (s *statement) UnmarshalJSON(text []byte) error {
 		return errors.New("a statement needs an Effect, which is Allow or Deny, an Action and a Resource")
 	}
 	return nil
-}
-
-// list may also be written as its only member.
-type list[T any] []T
-
-func (l *list[T]) UnmarshalJSON(text []byte) error {
-	if strings.HasPrefix(string(text), "[") {
-		return json.Unmarshal(text, (*[]T)(l))
-	}
-	*l = make([]T, 1)
-	return json.Unmarshal(text, &(*l)[0])
 }
 
 // match finds a pattern for a text: * stands for any text, and ? for any character. flags are those of package regexp.

@@ -26,6 +26,7 @@ func (*Handler) parseResponse(_ Request, answer []byte) (response, error) {
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(answer, &members) == nil && members["statusCode"] != nil {
+		delete(members, "multiValueHeaders")
 		return parseMembers(members)
 	}
 	body := answer
@@ -45,8 +46,21 @@ func parseMembers(members map[string]json.RawMessage) (response, error) {
 			members["statusCode"])
 	}
 	var headers map[string]json.RawMessage
-	if err := member(members, "headers", &headers); err != nil {
-		return r, err
+	var multi map[string][]string
+	var cookies []string
+	var body string
+	var encoded bool
+	for _, m := range []struct {
+		name string
+		into any
+	}{{"headers", &headers}, {"multiValueHeaders", &multi}, {"cookies", &cookies}, {"body", &body},
+		{"isBase64Encoded", &encoded}} {
+		if members[m.name] == nil { // null counts as absent too, since it sets nothing
+			continue
+		}
+		if err := json.Unmarshal(members[m.name], m.into); err != nil {
+			return r, fmt.Errorf("gateway: member %q of the function's response: %w", m.name, err)
+		}
 	}
 	for name, raw := range headers {
 		var text string
@@ -62,20 +76,8 @@ func parseMembers(members map[string]json.RawMessage) (response, error) {
 		}
 		r.header.Set(name, text)
 	}
-	var cookies []string
-	if err := member(members, "cookies", &cookies); err != nil {
-		return r, err
-	}
 	for _, cookie := range cookies {
 		r.header.Add("Set-Cookie", cookie)
-	}
-	var body string
-	if err := member(members, "body", &body); err != nil {
-		return r, err
-	}
-	var encoded bool
-	if err := member(members, "isBase64Encoded", &encoded); err != nil {
-		return r, err
 	}
 	r.body = []byte(body)
 	if encoded {
@@ -86,18 +88,10 @@ func parseMembers(members map[string]json.RawMessage) (response, error) {
 	if len(r.body) > 0 && r.header.Get("Content-Type") == "" {
 		r.header.Set("Content-Type", "text/plain;charset=UTF-8")
 	}
+	for name, values := range multi { // they win
+		r.header[http.CanonicalHeaderKey(name)] = values
+	}
 	return r, nil
-}
-
-// member decodes a member if it is there; null counts as absent.
-func member(members map[string]json.RawMessage, name string, into any) error {
-	if members[name] == nil {
-		return nil
-	}
-	if err := json.Unmarshal(members[name], into); err != nil {
-		return fmt.Errorf("gateway: member %q of the function's response: %w", name, err)
-	}
-	return nil
 }
 
 // message is an answer of the service itself.

@@ -65,7 +65,7 @@ func (h *Handler) parseREST(in Request, answer []byte) (response, error) {
 	if !h.options.binary(in.Header.Get("Accept")) {
 		delete(members, "isBase64Encoded")
 	}
-	r, err := parseMulti(members)
+	r, err := parseMembers(members)
 	if err == nil && r.header.Get("Content-Type") == "text/plain;charset=UTF-8" && string(members["headers"]) == "null" {
 		r.header.Set("Content-Type", "application/json")
 	}

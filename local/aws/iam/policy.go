@@ -63,10 +63,10 @@ func (p patterns) match(text string) answer {
 	return a
 }
 
-// list is a list, or its only member.
-type list[T any] []T
+// List is a list, which may also be written as its only member.
+type List[T any] []T
 
-func (l *list[T]) UnmarshalJSON(text []byte) error {
+func (l *List[T]) UnmarshalJSON(text []byte) error {
 	if text[0] == '[' {
 		return json.Unmarshal(text, (*[]T)(l))
 	}
@@ -100,10 +100,10 @@ type statement struct {
 // Parse reads the document of a policy, of plain values: the functions of its template are evaluated.
 func Parse(name string, document any) (Policy, error) {
 	var is struct {
-		Statement list[struct {
+		Statement List[struct {
 			Effect                                   string
-			Action, NotAction, Resource, NotResource list[word]
-			Condition                                map[string]map[string]list[word]
+			Action, NotAction, Resource, NotResource List[word]
+			Condition                                map[string]map[string]List[word]
 		}]
 	}
 	p := Policy{Name: name}

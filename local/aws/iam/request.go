@@ -144,7 +144,7 @@ func dynamodb(operation string, body []byte, key func(string) string) (all []Req
 	var in struct {
 		operand
 		ResourceArn, TableArn, StreamArn, ShardIterator string
-		RequestItems                                    map[string]list[operand]
+		RequestItems                                    map[string]List[operand]
 		TransactItems                                   []map[string]operand
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
