@@ -131,20 +131,6 @@ func (r *Running) Pause(function string) (resume func()) {
 	return f.paused.Unlock
 }
 
-// wholeBatch is a function whose answers name no single items that have failed.
-type wholeBatch struct{ *function }
-
-func (w wholeBatch) Invoke(ctx context.Context, event []byte, o *runtime.InvokeOptions) (runtime.Result, error) {
-	result, err := w.function.Invoke(ctx, event, o)
-	result.Payload = nil
-	return result, err
-}
-
-func (w wholeBatch) Call(ctx context.Context, event []byte) ([]byte, error) {
-	_, err := w.function.Call(ctx, event)
-	return nil, err
-}
-
 // replace has a new generation take what comes, or none.
 func (f *function) replace(g *generation) {
 	f.mu.Lock()

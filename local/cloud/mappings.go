@@ -112,23 +112,18 @@ func (m Mapping) check(p *Plan) error {
 
 func (m Mapping) fromQueue(p *Plan) *queuepoller.Options {
 	return &queuepoller.Options{BatchSize: m.BatchSize, MaxConcurrency: min(m.MaxConcurrency, 10),
-		FunctionTimeout: p.function(m.Function).Timeout}
+		WholeBatch: m.WholeBatch, FunctionTimeout: p.function(m.Function).Timeout}
 }
 
 func (m Mapping) fromStream() *streampoller.Options {
-	return &streampoller.Options{Filter: m.Filter, BatchSize: m.BatchSize, PollInterval: streamPoll}
+	return &streampoller.Options{Filter: m.Filter, BatchSize: m.BatchSize, WholeBatch: m.WholeBatch,
+		PollInterval: streamPoll}
 }
 
 // startMappings starts what brings messages and records to functions.
 func (r *Running) startMappings(ctx context.Context, p *Plan) error {
 	return renew(r.mappings, p.Mappings, func(m Mapping) (func(), error) {
-		var f interface {
-			queuepoller.Function
-			Call(context.Context, []byte) ([]byte, error)
-		} = r.functions[m.Function]
-		if m.WholeBatch {
-			f = wholeBatch{r.functions[m.Function]}
-		}
+		f := r.functions[m.Function]
 		if m.Queue != "" {
 			o := m.fromQueue(p)
 			o.Trouble = func(err error) { r.report("%s: %v", m.of, err) }

@@ -23,7 +23,7 @@ func (p *Poller) process(messages []types.Message) {
 	d := Delivery{Messages: messages, Event: p.queue.event(messages)}
 	var err error
 	d.Result, err = p.function.Invoke(context.WithoutCancel(p.ctx), d.Event, nil)
-	d.Returned, d.Reason = verdict(d.Result, err, ids(messages))
+	d.Returned, d.Reason = p.verdict(d.Result, err, ids(messages))
 	p.delete(slices.DeleteFunc(slices.Clone(messages), func(m types.Message) bool {
 		return slices.Contains(d.Returned, aws.ToString(m.MessageId))
 	}))
@@ -33,12 +33,14 @@ func (p *Poller) process(messages []types.Message) {
 }
 
 // verdict says which messages of a batch are redelivered after the function was invoked, and why.
-func verdict(result runtime.Result, err error, ids []string) (back []string, why error) {
+func (p *Poller) verdict(result runtime.Result, err error, ids []string) (back []string, why error) {
 	switch {
 	case err != nil:
 		return ids, err
 	case result.Error != nil:
 		return ids, result.Error
+	case p.options.WholeBatch:
+		return nil, nil
 	}
 	back, err = runtime.BatchItemFailures(result.Payload, ids)
 	switch {

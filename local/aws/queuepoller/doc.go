@@ -10,21 +10,20 @@
 //   - Batches of up to 10 messages: those of one receive.
 //   - Long polls of 20 seconds, up to five at once, and a maximum concurrency.
 //   - The event's form, member by member.
-//   - ReportBatchItemFailures: the function names the messages that failed, and an error
-//     fails the whole batch. Messages that succeeded are deleted. A message that failed
-//     becomes visible again when the queue's visibility time-out ends, and goes to the
-//     dead-letter queue by the queue's own redrive policy.
+//   - ReportBatchItemFailures, unless [Options.WholeBatch] is set: the function names the
+//     messages that failed, and an error fails the whole batch. Messages that succeeded are
+//     deleted. A message that failed becomes visible again when the queue's visibility time-out
+//     ends, and goes to the dead-letter queue by the queue's own redrive policy.
 //   - FIFO queues: the queue itself holds a group back while a message of it is received.
 //   - A function whose time-out is longer than the queue's visibility time-out is refused,
 //     if [Options.FunctionTimeout] is set.
 //
 // # What is not imitated
 //
-// Mappings without ReportBatchItemFailures, event filters, batch windows and batches of
-// more than 10 messages, back-off while the function fails, provisioned pollers, scaling
-// up beyond the initial concurrency, splitting a batch whose event exceeds 6 MB (it
-// fails as a whole: use a smaller batch), throttling, cross-account queues, encryption,
-// metrics, fair queues. Instead of being throttled, a pool's callers wait. Keep
+// Event filters, batch windows and batches of more than 10 messages, back-off while the
+// function fails, provisioned pollers, scaling up beyond the initial concurrency, splitting a
+// batch whose event exceeds 6 MB (it fails as a whole: use a smaller batch), throttling,
+// cross-account queues, encryption, metrics, fair queues. Instead of being throttled, a pool's callers wait. Keep
 // MaxConcurrency at or below the pool's instances, because the visibility time-out runs
 // while a batch waits.
 //

@@ -26,6 +26,8 @@ type Options struct {
 	// MaxConcurrency is how many batches may be processed at once, from 2 to
 	// 1000. Default 5, Lambda's initial concurrency.
 	MaxConcurrency int
+	// WholeBatch says that answers of the function are not read, as without ReportBatchItemFailures.
+	WholeBatch bool
 	// FunctionTimeout is the function's time-out, which is compared with the queue's
 	// visibility time-out, as in Lambda. Default 0: no comparison.
 	FunctionTimeout time.Duration

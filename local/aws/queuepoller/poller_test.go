@@ -144,18 +144,20 @@ func TestWhatIsRedelivered(t *testing.T) {
 		function function
 		gone     []string
 		reason   string
+		o        Options
 	}{
 		"it cannot be invoked": {func() (runtime.Result, error) { return runtime.Result{}, runtime.ErrClosed }, nil,
-			"the pool is closed"},
-		"it fails":            {func() (runtime.Result, error) { return fails, nil }, nil, "no"},
-		"it succeeds":         {answers("null"), []string{"0", "1", "2"}, ""},
-		"it names one":        {answers(second), []string{"0", "2"}, "reported"},
-		"it answers nonsense": {answers("[]"), nil, "not a batch response"},
+			"the pool is closed", Options{}},
+		"it fails":                    {func() (runtime.Result, error) { return fails, nil }, nil, "no", Options{}},
+		"it succeeds":                 {answers("null"), []string{"0", "1", "2"}, "", Options{}},
+		"it names one":                {answers(second), []string{"0", "2"}, "reported", Options{}},
+		"it names one of whole batch": {answers(second), []string{"0", "1", "2"}, "", Options{WholeBatch: true}},
+		"it answers nonsense":         {answers("[]"), nil, "not a batch response", Options{}},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			q := newFakeQueue(standardARN)
 			q.send(messages(3)...)
-			w := open(t, q, "url", c.function, Options{})
+			w := open(t, q, "url", c.function, c.o)
 			synctest.Wait()
 			require.Equal(t, c.gone, q.gone())
 			d := w.deliveries()

@@ -219,6 +219,8 @@ func TestFailures(t *testing.T) {
 		"again": {Options{BatchSize: 2}, &function{poison: "2", times: 2}, []string{"1 2", "1 2", "1 2", "3 4"}},
 		"partial": {Options{}, &function{poison: "3", times: 1, answer: third},
 			[]string{"1 2 3 4", "3 4"}},
+		"partial, of whole batches": {Options{WholeBatch: true}, &function{poison: "3", times: 1, answer: third},
+			[]string{"1 2 3 4"}},
 		"answer that means nothing": {Options{BatchSize: 2},
 			&function{poison: "1", times: 1, answer: `{"batchItemFailures":[{"itemIdentifier":""}]}`},
 			[]string{"1 2", "1 2", "3 4"}},

@@ -14,14 +14,15 @@
 //   - TRIM_HORIZON; a filter before batching; batch size, and 6 MB for an event.
 //   - A batch that fails is delivered again without end, with growing pauses, and the
 //     shard's later records wait for it.
-//   - ReportBatchItemFailures: the next delivery begins at the lowest sequence number in
-//     the answer; after an invalid answer the whole batch has failed.
+//   - ReportBatchItemFailures, unless [Options.WholeBatch] is set: the next delivery begins
+//     at the lowest sequence number in the answer; after an invalid answer the whole batch
+//     has failed.
 //   - The event's form, as in events/dynamodb-stream.json; a removal by TTL has the
 //     service's userIdentity.
 //
 // # What is not imitated
 //
-// LATEST, mappings without ReportBatchItemFailures, batch windows, limits of retries and
+// LATEST, batch windows, limits of retries and
 // age with their destination, bisecting, ParallelizationFactor, tumbling windows, several
 // filters and rules other than a text, prefix and exists, the back-off of empty polls,
 // throttling and permissions are missing. A new poller replays the stream, unless

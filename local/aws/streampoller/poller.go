@@ -37,6 +37,8 @@ type Options struct {
 	Filter string
 	// BatchSize is the most records of an event. Default 100.
 	BatchSize int
+	// WholeBatch says that answers of the function are not read, as without ReportBatchItemFailures.
+	WholeBatch bool
 	// PollInterval is the pause between two reads of a shard without new records.
 	// Default 250 ms, as in Lambda.
 	PollInterval time.Duration

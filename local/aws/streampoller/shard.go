@@ -151,8 +151,11 @@ func (s *shard) deliver(batch []record) bool {
 // once invokes the function, and returns how many records are done.
 func (s *shard) once(batch []record) (done int, err error) {
 	answer, err := s.invoke(context.WithoutCancel(s.ctx), eventOf(batch))
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, err
+	case s.WholeBatch:
+		return len(batch), nil
 	}
 	ids := make([]string, len(batch))
 	for i, r := range batch {
