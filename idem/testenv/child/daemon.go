@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -104,7 +105,7 @@ func (d *Daemon) Kill() {
 	for begin := time.Now(); !isStopped(server.Pid) && time.Since(begin) < time.Second; {
 		time.Sleep(time.Millisecond) // the signal takes effect later
 	}
-	for _, pid := range children(server.Pid) {
+	for _, pid := range Descendants(server.Pid) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	_ = server.Kill() // it may have ended by itself
@@ -142,21 +143,22 @@ func isStopped(pid int) bool {
 	return err != nil || len(f) > 0 && (f[0][0] == 'T' || f[0][0] == 'Z')
 }
 
-// children lists them where there is a /proc.
-func children(parent int) (pids []int) {
+// Descendants are the processes that a process has started, and those that these have started, where there is a /proc.
+func Descendants(pid int) (all []int) {
+	children := map[string][]string{}
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
 	for _, file := range files {
 		stat, _ := os.ReadFile(file) // empty if it has ended since
 		// pid (name) state parent …; the name may have spaces and brackets
-		f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(f) < 2 || string(f[1]) != strconv.Itoa(parent) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-			pids = append(pids, pid)
+		if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(f) > 1 {
+			children[f[1]] = append(children[f[1]], filepath.Base(filepath.Dir(file)))
 		}
 	}
-	return pids
+	for next := children[strconv.Itoa(pid)]; len(next) > 0; next = append(next[1:], children[next[0]]...) {
+		id, _ := strconv.Atoi(next[0]) // by the pattern
+		all = append(all, id)
+	}
+	return all
 }
 
 // busOffset is from the port of a Redis to that for the others of its cluster.

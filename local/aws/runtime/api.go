@@ -99,7 +99,7 @@ func (i *instance) serveResponse(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the process went away while it was writing; its exit tells
 	}
-	out := outcome{payload: body}
+	out := outcome{Result: Result{Payload: body}}
 	// A reader that fails while the body is sent is reported behind the body.
 	if kind := r.Trailer.Get(headerErrorType); kind != "" {
 		report, err := base64.StdEncoding.DecodeString(r.Trailer.Get(trailerErrorBody))

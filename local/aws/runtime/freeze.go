@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/testenv/child"
 )
 
 // Lambda freezes an execution environment between invocations: nothing in it runs, so
@@ -60,6 +62,15 @@ func (i *instance) thaw() {
 		signalGroup(i.cmd.Process, syscall.SIGCONT) // to a live group of our own
 	}
 	i.frozen = false
+}
+
+// killAll ends a process, its group, and what it has started in other groups, such as the program of a debugger. The
+// latter are found where the system has /proc.
+func killAll(pid int) error {
+	for _, started := range child.Descendants(pid) {
+		_ = syscall.Kill(started, syscall.SIGKILL) // or it has ended
+	}
+	return syscall.Kill(-pid, syscall.SIGKILL)
 }
 
 // signalGroup sends a signal to the process and all that it has started. Only SIGKILL reaches other groups.

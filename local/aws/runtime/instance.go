@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	goruntime "runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -90,29 +89,21 @@ func (i *instance) launch() error {
 	cmd.WaitDelay = time.Second
 	i.cmd = cmd
 
-	failed := make(chan error, 1)
-	go i.live(failed)
-	if err := <-failed; err != nil {
+	ended, err := child.Run(cmd)
+	if err != nil {
 		return errors.Join(fmt.Errorf("runtime: start %s: %w", p.function.Path, err), listener.Close(), os.RemoveAll(folder))
 	}
+	if !p.adopt(i) {
+		i.signal(syscall.SIGKILL) // the pool was closed while it started
+	}
+	go i.live(ended)
 	go i.server.Serve(listener) // ends with the instance, see live
 	return nil
 }
 
-// live starts the process, waits for its end and cleans up. It locks its thread: the kernel
-// kills the child when the thread that started it ends.
-func (i *instance) live(failed chan<- error) {
-	goruntime.LockOSThread()
-	defer goruntime.UnlockOSThread()
-	if err := i.cmd.Start(); err != nil {
-		failed <- err
-		return
-	}
-	if !i.pool.adopt(i) {
-		i.signal(syscall.SIGKILL) // the pool was closed while it started
-	}
-	failed <- nil
-	i.cmd.Wait() // ProcessState says how it ended
+// live waits for the process's end and cleans up.
+func (i *instance) live(ended <-chan error) {
+	<-ended // ProcessState says how
 	i.mu.Lock()
 	// What it has started and is still in its group; usually nothing. Another process may have its pid by now.
 	_ = syscall.Kill(-i.cmd.Process.Pid, syscall.SIGKILL)
@@ -232,9 +223,4 @@ func (i *instance) inFlight() []*invocation {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(i.working), (*invocation).done)
-}
-
-// initFailure says why the process ended before it asked for work.
-func (i *instance) initFailure(requestID string) outcome {
-	return exitError(requestID, i.cmd.ProcessState)
 }

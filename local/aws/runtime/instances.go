@@ -64,25 +64,21 @@ func (p *Pool) stop(pid int, how func(*instance)) error {
 // Close ends all processes, waits until they are gone, and lets invocations end with
 // ErrClosed. It may be called more than once.
 func (p *Pool) Close() {
-	p.mu.Lock()
-	first := !p.shut
-	p.shut = true
-	live := slices.Clone(p.live)
-	detach := p.detach
-	p.mu.Unlock()
-	if !first {
-		<-p.closed
-		return
-	}
-	detach()
-	close(p.closing)
-	var ends sync.WaitGroup
-	for _, inst := range live {
-		ends.Go(inst.kill)
-	}
-	ends.Wait()
-	p.work.Wait()
-	close(p.closed)
+	p.end.Do(func() {
+		p.mu.Lock()
+		p.shut = true
+		live := slices.Clone(p.live)
+		detach := p.detach
+		p.mu.Unlock()
+		detach()
+		close(p.closing)
+		var ends sync.WaitGroup
+		for _, inst := range live {
+			ends.Go(inst.kill)
+		}
+		ends.Wait()
+		p.work.Wait()
+	})
 }
 
 func without(list []*instance, inst *instance) []*instance {

@@ -55,19 +55,17 @@ type FunctionError struct {
 // Error returns type and message.
 func (e *FunctionError) Error() string { return e.Type + ": " + e.Message }
 
+// outcome is a result without what the caller knows of its process.
 type outcome struct {
-	payload []byte
-	err     *FunctionError
-	killed  bool
-	// cut: the process was ended, or none could be started, before it had answered.
-	cut bool
+	Result
+	cut bool // the process was ended, or none could be started, before it had answered
 }
 
 // lambdaError is an outcome that the platform reports.
 func lambdaError(kind, requestID, format string, args ...any) outcome {
 	err := &FunctionError{Type: kind, Message: "RequestId: " + requestID + " Error: " + fmt.Sprintf(format, args...)}
 	payload, _ := json.Marshal(err) // two strings cannot fail
-	return outcome{payload: payload, err: err}
+	return outcome{Result: Result{Payload: payload, Error: err}}
 }
 
 // postedError is an outcome that the function reports.
@@ -77,13 +75,13 @@ func postedError(body []byte, headerType string) outcome {
 		err = &FunctionError{Message: string(body)}
 	}
 	err.Type = cmp.Or(err.Type, headerType)
-	return outcome{payload: body, err: err}
+	return outcome{Result: Result{Payload: body, Error: err}}
 }
 
 // timedOut is the outcome of an invocation whose process is killed for its time-out.
 func timedOut(requestID, format string, args ...any) outcome {
 	out := lambdaError(TypeTimedOut, requestID, format, args...)
-	out.killed, out.cut = true, true
+	out.Killed, out.cut = true, true
 	return out
 }
 
@@ -92,7 +90,7 @@ func exitError(requestID string, state *os.ProcessState) outcome {
 	if state.ExitCode() != 0 {
 		out = lambdaError(TypeExit, requestID, "Runtime exited with error: %s", state)
 	}
-	out.killed = state.ExitCode() == -1 // ended by a signal
+	out.Killed = state.ExitCode() == -1 // ended by a signal
 	out.cut = true
 	return out
 }
@@ -147,14 +145,9 @@ func (inv *invocation) done() bool {
 // result is for the caller; only after the outcome is set.
 func (inv *invocation) result(pid int, cold bool) Result {
 	<-inv.answered
-	return Result{
-		RequestID: inv.id,
-		Payload:   inv.outcome.payload,
-		Error:     inv.outcome.err,
-		Killed:    inv.outcome.killed,
-		PID:       pid,
-		ColdStart: cold,
-	}
+	r := inv.outcome.Result
+	r.RequestID, r.PID, r.ColdStart = inv.id, pid, cold
+	return r
 }
 
 func randomHex(n int) string {

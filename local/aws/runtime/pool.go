@@ -29,7 +29,7 @@ type Pool struct {
 	output   *log.Logger   // a line at a time, of all instances
 	slots    chan struct{} // one token per invocation that occupies a worker
 	closing  chan struct{}
-	closed   chan struct{}
+	end      sync.Once // later callers of Close wait for the first
 	work     sync.WaitGroup
 
 	mu     sync.Mutex
@@ -70,7 +70,6 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 		output:   log.New(opts.Output, "", 0),
 		slots:    make(chan struct{}, fn.MaxInstances*fn.Concurrency),
 		closing:  make(chan struct{}),
-		closed:   make(chan struct{}),
 	}
 	p.mu.Lock()
 	p.detach = context.AfterFunc(ctx, p.Close)

@@ -30,7 +30,7 @@ func (p *Pool) run(inv *invocation, delivery chan<- Result) {
 		if cold {
 			// It had asked for work and was gone before it got this.
 			<-inst.exited
-			inv.finish(inst.initFailure(inv.id))
+			inv.finish(exitError(inv.id, inst.cmd.ProcessState))
 			deliver()
 			return
 		}
@@ -57,7 +57,7 @@ func (p *Pool) initialise(inst *instance) {
 	case <-inst.first:
 		return
 	case <-inst.exited:
-		inst.failure = inst.initFailure
+		inst.failure = func(id string) outcome { return exitError(id, inst.cmd.ProcessState) }
 	case <-time.After(p.options.InitTimeout):
 		p.retire(inst)
 		inst.kill()
@@ -122,7 +122,7 @@ func (p *Pool) overdue(inst *instance, inv *invocation, deliver func()) {
 		deliver()
 		return
 	}
-	late.killed = false
+	late.Killed = false
 	inv.finish(late)
 	deliver()
 	if inst.overdue() {
