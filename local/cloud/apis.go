@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/local/aws/gateway"
+	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 // API is an HTTP API, a REST API or the URL of a function.
@@ -99,7 +100,7 @@ func urlOf(r *resource, attribute string) string {
 		return r.stack.plan.options.Endpoints.api(r.key()) + "/"
 	case "FunctionArn":
 		of, _ := r.stack.scope.Eval(r.Properties["TargetFunctionArn"]) // its error is also that of the URL's plan
-		return arnOf("lambda", "function:"+functionName(text(of)))
+		return iam.ARN("lambda", "function:"+functionName(text(of)))
 	}
 	return ""
 }

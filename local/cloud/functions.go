@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 // Function is a function of Lambda.
@@ -61,7 +63,7 @@ func versionOf(r *resource, attribute string) string {
 	}
 	switch attribute {
 	case "Arn", "AliasArn", "FunctionArn":
-		return arnOf("lambda", "function:"+functionName(text(is["FunctionName"]))+":"+version)
+		return iam.ARN("lambda", "function:"+functionName(text(is["FunctionName"]))+":"+version)
 	case "Version":
 		return "1"
 	}

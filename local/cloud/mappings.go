@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 
 	"github.com/idem-go/idempotency/idem/testenv/queue"
+	"github.com/idem-go/idempotency/local/aws/iam"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 	"github.com/idem-go/idempotency/local/aws/streampoller"
 )
@@ -68,8 +69,7 @@ func planMapping(p *Plan, r *resource, is struct {
 			return r.fail("filters of a queue's messages do not run here")
 		}
 	case strings.HasPrefix(is.EventSourceArn, "arn:aws:dynamodb:"):
-		_, rest, _ := strings.Cut(is.EventSourceArn, ":table/")
-		m.Table, _, _ = strings.Cut(rest, "/")
+		m.Table = iam.TableOf(is.EventSourceArn)
 		switch filters := is.FilterCriteria.Filters; len(filters) {
 		case 0:
 		case 1:

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/idem-go/idempotency/idem/testenv/queue"
+	"github.com/idem-go/idempotency/local/aws/iam"
 	"github.com/idem-go/idempotency/local/aws/template"
 )
 
@@ -157,10 +158,6 @@ func text(v any) string {
 // lastPart is what is behind the last colon of an ARN.
 func lastPart(arn string) string { return arn[strings.LastIndex(arn, ":")+1:] }
 
-func arnOf(service, name string) string {
-	return fmt.Sprintf("arn:aws:%s:%s:%s:%s", service, region, account, name)
-}
-
 // createQueues makes the queues, those for dead letters first, and the topics.
 func (r *Running) createQueues(ctx context.Context, p *Plan) error {
 	client := queue.NewClient(r.Endpoints.Queues)
@@ -172,7 +169,7 @@ func (r *Running) createQueues(ctx context.Context, p *Plan) error {
 			attributes := maps.Clone(q.Attributes)
 			if last {
 				attributes["RedrivePolicy"] = fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`,
-					arnOf("sqs", q.DeadLetters), q.redrive.MaxReceiveCount)
+					iam.ARN("sqs", q.DeadLetters), q.redrive.MaxReceiveCount)
 			}
 			if err := makeQueue(ctx, client, q.Name, p.QueueURL(q.Name), attributes); err != nil {
 				return fmt.Errorf("cannot create the queue %s: %w", q.Name, err)
@@ -191,8 +188,8 @@ func (r *Running) createQueues(ctx context.Context, p *Plan) error {
 	}
 	return renew(r.subscriptions, p.Subscriptions, func(s Subscription) (func(), error) {
 		made, err := topics.Subscribe(ctx, &sns.SubscribeInput{
-			TopicArn: aws.String(arnOf("sns", s.Topic)), Protocol: aws.String("sqs"),
-			Endpoint: aws.String(arnOf("sqs", s.Queue)), Attributes: s.Attributes, ReturnSubscriptionArn: true,
+			TopicArn: aws.String(iam.ARN("sns", s.Topic)), Protocol: aws.String("sqs"),
+			Endpoint: aws.String(iam.ARN("sqs", s.Queue)), Attributes: s.Attributes, ReturnSubscriptionArn: true,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.of, err)

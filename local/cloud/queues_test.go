@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/testenv/queue"
+	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 // messages is a template with a function behind queues, which two topics send to.
@@ -79,7 +80,7 @@ func TestMessages(t *testing.T) {
 	topics := sns.New(sns.Options{BaseEndpoint: &r.Endpoints.Queues, Region: region, Credentials: own})
 	publish := func(in *sns.PublishInput, topic string) {
 		t.Helper()
-		in.TopicArn = aws.String(arnOf("sns", topic))
+		in.TopicArn = aws.String(iam.ARN("sns", topic))
 		_, err := topics.Publish(t.Context(), in)
 		require.NoError(t, err)
 	}

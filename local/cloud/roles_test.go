@@ -42,16 +42,16 @@ func TestRolesOfExamples(t *testing.T) {
 		short := func(name string) string { return hash.ReplaceAllString(strings.TrimPrefix(name, stack+"-"), "") }
 		resources := map[string]string{}
 		for _, table := range p.Tables {
-			arn := arnOf("dynamodb", "table/"+table.Name)
+			arn := iam.ARN("dynamodb", "table/"+table.Name)
 			resources[short(table.Name)+".Arn"] = arn
 			resources[short(table.Name)+".Arn/index/open"] = arn + "/index/open"
 			resources[short(table.Name)+".StreamArn"] = arn + "/stream/local"
 		}
 		for _, q := range p.Queues {
-			resources[short(q.Name)+".Arn"] = arnOf("sqs", q.Name)
+			resources[short(q.Name)+".Arn"] = iam.ARN("sqs", q.Name)
 		}
 		for _, topic := range p.Topics {
-			resources[short(topic.Name)] = arnOf("sns", topic.Name)
+			resources[short(topic.Name)] = iam.ARN("sns", topic.Name)
 		}
 		for _, f := range p.Functions {
 			role := p.Roles[f.Role]

@@ -17,8 +17,7 @@ func (h *Handler) albEvent(in Request) (any, string) {
 	r, body := in.Request, in.body
 	event := events.ALBTargetGroupRequest{
 		RequestContext: events.ALBTargetGroupRequestContext{ELB: events.ELBContext{
-			TargetGroupArn: "arn:aws:elasticloadbalancing:" + iam.Region + ":" + iam.Account +
-				":targetgroup/local/0123456789abcdef",
+			TargetGroupArn: iam.ARN("elasticloadbalancing", "targetgroup/local/0123456789abcdef"),
 		}},
 		HTTPMethod: r.Method, Path: r.URL.EscapedPath(),
 	}

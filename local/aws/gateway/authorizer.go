@@ -129,8 +129,7 @@ func (f Function) Authorize(r Request) (Caller, error) {
 // event is what the function gets, with the ARN of what the request asks for.
 func (f Function) event(r Request, identity []string) (event []byte, arn string, err error) {
 	o := r.handler.options
-	arn = strings.Join([]string{"arn:aws:execute-api:" + iam.Region + ":" + iam.Account + ":" + o.APIID, o.Stage, r.Method,
-		strings.TrimPrefix(r.path, "/")}, "/")
+	arn = strings.Join([]string{iam.ARN("execute-api", o.APIID), o.Stage, r.Method, strings.TrimPrefix(r.path, "/")}, "/")
 	if f.Token {
 		event, err = json.Marshal(map[string]string{"type": "TOKEN", "methodArn": arn,
 			"authorizationToken": strings.Join(identity, "")})

@@ -36,8 +36,8 @@ var everywhere = map[string][]string{
 	"aws:principaltype": {"AssumedRole"}, "aws:sourceaccount": nil, "aws:sourcearn": nil, "aws:calledvia": nil,
 }
 
-// arn is that of what is here. A full ARN stays, with the region that DynamoDB Local leaves out.
-func arn(service, path string) string {
+// ARN is that of what is here. A full ARN stays, with the region that DynamoDB Local leaves out.
+func ARN(service, path string) string {
 	if strings.HasPrefix(path, "arn:") {
 		return strings.Replace(path, ":ddblocal:", ":"+Region+":", 1)
 	}
@@ -69,9 +69,9 @@ func Requests(header http.Header, body []byte, key func(table string) string) ([
 		Resource: cmp.Or(form.Get("TopicArn"), form.Get("TargetArn"), form.Get("ResourceArn"), form.Get("PhoneNumber"))}
 	switch operation {
 	case "CreateTopic":
-		q.Resource = arn("sns", form.Get("Name"))
+		q.Resource = ARN("sns", form.Get("Name"))
 	case "ListTopics", "ListSubscriptions":
-		q.Resource = arn("sns", "*") // as in AWS's own refusal
+		q.Resource = ARN("sns", "*") // as in AWS's own refusal
 	}
 	return []Request{q}, nil
 }
@@ -79,7 +79,7 @@ func Requests(header http.Header, body []byte, key func(table string) string) ([
 // Invoke is the permission that an invocation of a function needs, by its name, with a version behind a colon if the
 // call names one.
 func Invoke(function string) Request {
-	return Request{Action: "lambda:InvokeFunction", Resource: arn("lambda", "function:"+function)}
+	return Request{Action: "lambda:InvokeFunction", Resource: ARN("lambda", "function:"+function)}
 }
 
 // sqs is what an operation of SQS needs on a queue, which is a URL, a name or an ARN.
@@ -89,7 +89,7 @@ func sqs(operation, queue string) Request {
 		queue = queue[i+1:]
 	}
 	if queue != "" || operation == "ListQueues" {
-		q.Resource = arn("sqs", queue)
+		q.Resource = ARN("sqs", queue)
 	}
 	return q
 }
@@ -156,12 +156,12 @@ func dynamodb(operation string, body []byte, key func(string) string) (all []Req
 			path = "table/" + path
 		}
 		if path != "" {
-			q.Resource = arn("dynamodb", path)
+			q.Resource = ARN("dynamodb", path)
 		}
 		var keys []string
 		known := true
 		for _, o := range of {
-			some, ok := o.keys(key(tableOf(q.Resource)))
+			some, ok := o.keys(key(TableOf(q.Resource)))
 			keys, known = append(keys, some...), known && ok
 		}
 		if known || !slices.Contains(keyed, action) {
@@ -186,7 +186,7 @@ func dynamodb(operation string, body []byte, key func(string) string) (all []Req
 	case "ListTables":
 		add(operation, "*") // as in AWS's own refusal
 	case "DescribeStream", "GetShardIterator", "GetRecords", "ListStreams":
-		table := cmp.Or(in.TableName, tableOf(in.StreamArn), tableOf(in.ShardIterator))
+		table := cmp.Or(in.TableName, TableOf(in.StreamArn), TableOf(in.ShardIterator))
 		if table != "" {
 			table += "/stream/local"
 		}
@@ -201,8 +201,8 @@ func dynamodb(operation string, body []byte, key func(string) string) (all []Req
 	return all, nil
 }
 
-// tableOf is the name of a table by its ARN, or by that of its index or stream.
-func tableOf(arn string) string {
+// TableOf is the name of a table by its ARN, or by that of its index or stream.
+func TableOf(arn string) string {
 	_, name, _ := strings.Cut(arn, ":table/")
 	name, _, _ = strings.Cut(name, "/")
 	return name

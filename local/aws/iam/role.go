@@ -77,9 +77,9 @@ var (
 // Polls are the permissions that an event source mapping needs on a queue or on the stream of a table, by their names,
 // one of which is empty.
 func Polls(queue, table string) (all []Request) {
-	actions, resource := pollQueue, arn("sqs", queue)
+	actions, resource := pollQueue, ARN("sqs", queue)
 	if table != "" {
-		actions, resource = pollStream, arn("dynamodb", "table/"+table+"/stream/local")
+		actions, resource = pollStream, ARN("dynamodb", "table/"+table+"/stream/local")
 	}
 	for _, action := range actions {
 		all = append(all, Request{Action: string(action), Resource: resource})

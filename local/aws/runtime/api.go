@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 const (
@@ -78,7 +80,7 @@ func (i *instance) serveNext(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Length", strconv.Itoa(len(inv.payload)))
 		header.Set(headerRequestID, inv.id)
 		header.Set(headerDeadline, strconv.FormatInt(inv.deadline.UnixMilli(), 10))
-		header.Set(headerARN, i.pool.arn())
+		header.Set(headerARN, iam.ARN("lambda", "function:"+i.pool.function.Name))
 		header.Set(headerTrace, inv.trace)
 		w.Write(inv.payload) // a process that is gone by now is noticed by its exit
 	}

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/idem-go/idempotency/local/aws/iam"
 )
 
 // ErrClosed is the error of Invoke if the pool is closed before the outcome.
@@ -75,10 +73,6 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 	p.detach = context.AfterFunc(ctx, p.Close)
 	p.mu.Unlock()
 	return p, nil
-}
-
-func (p *Pool) arn() string {
-	return fmt.Sprintf("arn:aws:lambda:%s:%s:function:%s", iam.Region, iam.Account, p.function.Name)
 }
 
 // Invoke runs the function once with payload, which must be JSON of at most 6 MB. It first
