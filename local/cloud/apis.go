@@ -147,7 +147,6 @@ func (to *Route) auth(r *resource, kind, authorizer string, authorizers map[stri
 	return nil
 }
 
-// authorizer as a template has it.
 type authorizer struct {
 	Type, AuthorizerType                                                        string
 	AuthorizerUri, AuthorizerPayloadFormatVersion, IdentityValidationExpression string

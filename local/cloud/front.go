@@ -238,7 +238,6 @@ func (r *Running) Interrupt(i Interruption) (name string, err error) {
 	return i.Function, nil
 }
 
-// interrupt interrupts the process with an invocation.
 func (r *Running) interrupt(i Interruption, trace string) {
 	for _, inv := range i.pool.InFlight() {
 		if inv.Trace != trace {

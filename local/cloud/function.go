@@ -60,7 +60,6 @@ func (f *function) take() *generation {
 	return f.current
 }
 
-// Invoke invokes the function.
 func (f *function) Invoke(ctx context.Context, event []byte, _ *runtime.InvokeOptions) (runtime.Result, error) {
 	f.paused.RLock()
 	defer f.paused.RUnlock()
@@ -103,7 +102,6 @@ func (r *Running) function(name string) *function {
 	return r.functions[name]
 }
 
-// Names are those of the functions.
 func (r *Running) Names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -52,7 +52,6 @@ func from(ctx context.Context, source string) context.Context {
 // request is one to an API, with the invocation that has answered it.
 type request struct{ ended atomic.Pointer[Invocation] }
 
-// begin begins an invocation.
 func (f *front) begin(function string, pool *runtime.Pool) (trace string, inv *Invocation) {
 	trace, inv = runtime.NewTrace(), &Invocation{Function: function, pool: pool}
 	f.mu.Lock()

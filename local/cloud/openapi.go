@@ -15,7 +15,6 @@ type openAPI struct {
 	SecurityDefinitions map[string]scheme // before OpenAPI 3
 }
 
-// scheme of authorization.
 type scheme struct {
 	Name       string      // of the header with the token
 	AuthType   string      `json:"x-amazon-apigateway-authtype"`

@@ -126,7 +126,6 @@ func planTopic(p *Plan, r *resource, is struct {
 	return nil
 }
 
-// subscription as a template has it.
 type subscription struct {
 	TopicArn, Protocol, Endpoint, FilterPolicyScope string
 	RawMessageDelivery                              flag

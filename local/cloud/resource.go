@@ -18,7 +18,6 @@ const (
 	region  = iam.Region
 )
 
-// kind is a type of resources.
 type kind struct {
 	service string                                     // in its ARN
 	arn     func(r *resource, name string) string      // what follows the account; its name if nil
@@ -33,7 +32,6 @@ type kind struct {
 // kinds are all types that are known. Types add themselves, since their plans refer to all of them.
 var kinds = map[string]kind{}
 
-// resource is one of a stack.
 type resource struct {
 	template.Resource
 	id       string
@@ -42,7 +40,6 @@ type resource struct {
 	kind     kind
 }
 
-// stack is one of a plan.
 type stack struct {
 	template.Stack
 	plan      *Plan

@@ -136,7 +136,6 @@ func Start(ctx context.Context, path string, o *Options) (_ *Running, err error)
 	return r, r.Update(ctx)
 }
 
-// Plan is what runs.
 func (r *Running) Plan() *Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,12 +30,10 @@ type Caller struct {
 
 // Principal is an IAM principal that signed a request.
 type Principal struct {
-	// AccountID is the account that it belongs to.
 	AccountID string
 	// UserID is its unique id; a role's is followed by ":" and the session's name.
 	UserID string
-	// ARN is its name.
-	ARN string
+	ARN    string
 }
 
 // refused is an authorizer's error.

@@ -49,7 +49,6 @@ type Request struct {
 	at         time.Time
 }
 
-// ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in, why, ok := h.admit(w, r)
 	if !ok {

@@ -18,7 +18,6 @@ type Issuer struct {
 	parser *jwt.Parser
 }
 
-// issuerName is the tokens' iss claim.
 const issuerName = "https://issuer.local"
 
 // NewIssuer makes an issuer with a fresh key.

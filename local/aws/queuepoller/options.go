@@ -45,8 +45,7 @@ type Options struct {
 type Delivery struct {
 	// Messages as they were received.
 	Messages []types.Message
-	// Event is the function's event.
-	Event []byte
+	Event    []byte
 	// Result of the function. It is zero if the function could not be invoked.
 	Result runtime.Result
 	// Returned are the ids of the messages that are redelivered.

@@ -28,7 +28,6 @@ const (
 
 // Result is the outcome of one invocation.
 type Result struct {
-	// RequestID is Lambda's request id.
 	RequestID string
 	// Payload is the function's answer or, with Error, the JSON of the error,
 	// as Lambda's Invoke would return it.

@@ -40,7 +40,6 @@ func function(v map[string]any) (name string, argument any, ok bool) {
 	return name, argument, name == "Ref" || name == "Condition" || strings.HasPrefix(name, "Fn::")
 }
 
-// Properties are the properties of a resource.
 func (s *Scope) Properties(id string) (map[string]any, error) {
 	v, err := s.Eval(s.Template.Resources[id].Properties)
 	if err != nil {

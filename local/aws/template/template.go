@@ -74,7 +74,6 @@ func Read(path string) (*Template, error) {
 	return t, nil
 }
 
-// Parse reads a template.
 func Parse(text []byte) (*Template, error) {
 	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] != '{' {
 		var root yaml.Node

@@ -18,7 +18,6 @@ import (
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 
-// fulfil is the orders function's operation.
 var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
 
 const (
@@ -66,7 +65,6 @@ func (r *run) queue() {
 	})
 }
 
-// order sends an order twice.
 func (r *run) order() {
 	id, records, rows := r.name+"-order", r.orders["TableName"], r.orders["OrdersTableName"]
 	row := fmt.Sprintf("the row of the order %s, customer %s, in %s", id, customer, rows)

@@ -13,7 +13,6 @@ import (
 // tries is how often is asked what is too slow, as on a busy machine.
 const tries = 5
 
-// tables checks the tables of records.
 func (r *run) tables() {
 	for i, table := range []string{r.payments["TableName"], r.orders["TableName"]} {
 		r.check("the records of "+[]string{"payments", "orders"}[i], "keys, index, TTL", func() string {

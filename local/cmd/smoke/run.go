@@ -24,7 +24,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// options are the command's flags.
 type options struct{ outputs, url, token string }
 
 // run is one run of the command.

@@ -17,7 +17,6 @@ import (
 	"github.com/idem-go/idempotency/local/cmd/gorun"
 )
 
-// options are the command's flags.
 type options struct {
 	cacheDir     string
 	port         int
