@@ -16,9 +16,8 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/testenv/queue"
 	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/local/cmd/examples"
 )
-
-var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
 
 const (
 	// customer is the tenant of the run's order.
@@ -71,11 +70,11 @@ func (r *run) order() {
 	var first string
 	r.check("an order through the queue", "rows: 1, completed", func() (got string) {
 		r.made = append(r.made,
-			made{recordOf(fulfil, id, records), func(ctx context.Context) error {
+			made{recordOf(examples.Fulfil, id, records), func(ctx context.Context) error {
 				if _, err := r.drain(ctx, emptyTime); err != nil {
 					return fmt.Errorf("it stays until it expires, for a repeat of the order: %w", err)
 				}
-				return r.forget(ctx, records, fulfil, id, customer)
+				return r.forget(ctx, records, examples.Fulfil, id, customer)
 			}},
 			made{row, func(ctx context.Context) error {
 				old, err := r.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{
@@ -141,7 +140,7 @@ func (r *run) sendOrder(id string) error {
 
 // state describes an order's row and its record. The last write of a completed record differs after another execution.
 func (r *run) state(id string) (text, write string) {
-	_, rec, err := r.record(r.ctx, r.orders["TableName"], fulfil, id, customer)
+	_, rec, err := r.record(r.ctx, r.orders["TableName"], examples.Fulfil, id, customer)
 	if err != nil {
 		return err.Error(), ""
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/local/cmd/examples"
 	"github.com/idem-go/idempotency/local/cmd/progress"
 )
 
@@ -24,8 +24,6 @@ const (
 	tourLines = 45
 	// patience is for what takes milliseconds on an idle machine.
 	patience = 15 * time.Second
-	// storeTries bounds how often the tour accepts a store that is too slow.
-	storeTries = 5
 )
 
 // tour sends real requests through the gateway, and real messages through the queue,
@@ -89,96 +87,23 @@ func (t *tour) request(path, name string) request {
 	return request{path, key, key + "-ref"}
 }
 
-// reply is an HTTP answer.
-type reply struct {
-	status   int
-	replayed bool
-	at       string // of the status of what was accepted
-	body     []byte
-	err      error
-}
-
-// String describes a reply in the tour's words.
-func (r reply) String() string {
-	if r.err != nil {
-		return r.err.Error()
-	}
-	summary := "executed"
-	if r.replayed {
-		summary = "replayed"
-	}
-	var body struct{ State, Code, Message string }
-	_ = json.Unmarshal(r.body, &body) // another form has none of them
-	switch {
-	case r.status == http.StatusNoContent:
-		return fmt.Sprint(r.status)
-	case r.status == http.StatusAccepted:
-		summary = body.State
-	case r.status >= 400:
-		summary = body.Code + body.Message
-	}
-	return fmt.Sprintf("%d %s", r.status, summary)
-}
-
-// retryable reports whether the answer tells the client to send the same again.
-func (r reply) retryable() bool {
-	var problem struct{ Retryable bool }
-	return r.err == nil && json.Unmarshal(r.body, &problem) == nil && problem.Retryable
-}
-
-// likewise describes a reply that should have the bytes of another one.
-func (r reply) likewise(other reply) string {
-	if bytes.Equal(r.body, other.body) {
-		return r.String() + ", same bytes"
-	}
-	return r.String() + ", OTHER bytes"
-}
-
 // pay asks for a payment or a refund.
-func (t *tour) pay(tenant string, r request, amount int) reply {
+func (t *tour) pay(tenant string, r request, amount int) examples.Reply {
 	body := fmt.Sprintf(`{"reference": %q, "amount": %d, "currency": "EUR"}`, r.ref, amount)
 	return t.send(http.MethodPost, tenant, r.path, r.key, body)
 }
 
-// send sends a request, with a tenant's token or without one. Like any client it repeats one that was
-// refused because the store was too slow, so that the tour is right on a busy machine.
-func (t *tour) send(method, tenant, path, key, body string) reply {
-	for try := 1; ; try++ {
-		r := t.sendOnce(method, tenant, path, key, body)
-		if r.status != http.StatusServiceUnavailable || !r.retryable() || try == storeTries ||
-			smithytime.SleepWithContext(t.ctx, time.Second) != nil { // the answer's Retry-After
-			return r
-		}
-	}
-}
-
-func (t *tour) sendOnce(method, tenant, path, key, body string) (r reply) {
-	req, err := http.NewRequestWithContext(t.ctx, method, t.url+path, strings.NewReader(body))
-	if err != nil {
-		return reply{err: err}
-	}
-	if key != "" {
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Idempotency-Key", key)
-	}
-	if tenant != "" {
-		token, err := t.Issuer.Token(tenant, nil, tokenLifetime)
-		if err != nil {
-			return reply{err: err}
-		}
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	res, err := t.client.Do(req)
-	if err != nil {
-		return reply{err: err}
-	}
-	defer res.Body.Close()
-	r = reply{status: res.StatusCode, replayed: res.Header.Get("Idempotency-Replayed") == "true"}
-	if at, err := res.Location(); err == nil {
-		r.at = at.Path
-	}
-	r.body, r.err = io.ReadAll(res.Body)
-	return r
+// send sends a request, with a tenant's token or without one.
+func (t *tour) send(method, tenant, path, key, body string) examples.Reply {
+	return examples.Request{Method: method, URL: t.url + path, Key: key, Body: body}.Send(t.ctx, t.client,
+		func(r *http.Request, _ string) error {
+			if tenant == "" {
+				return nil
+			}
+			token, err := t.Issuer.Token(tenant, nil, tokenLifetime)
+			r.Header.Set("Authorization", "Bearer "+token)
+			return err
+		})
 }
 
 // charges adds a line with the number of requests at the provider.
@@ -188,17 +113,17 @@ func (t *tour) charges(what, expected string, r request) {
 
 func (t *tour) basics() {
 	r := t.request("/payments", "basics")
-	var first reply
+	var first examples.Reply
 	t.add("first request", "201 executed", func() string {
 		first = t.pay(defaultTenant, r, 1250)
 		return first.String()
 	})
 	t.add("the same again", "201 replayed, same bytes", func() string {
-		return t.pay(defaultTenant, r, 1250).likewise(first)
+		return t.pay(defaultTenant, r, 1250).Likewise(first)
 	})
 	t.add("the same, members in another order", "201 replayed, same bytes", func() string {
 		body := fmt.Sprintf(`{"currency":"EUR","amount":1250,"reference":%q}`, r.ref)
-		return t.send(http.MethodPost, defaultTenant, r.path, r.key, body).likewise(first)
+		return t.send(http.MethodPost, defaultTenant, r.path, r.key, body).Likewise(first)
 	})
 	t.add("same key, another amount", "422 idempotency_key_reused", func() string {
 		return t.pay(defaultTenant, r, 9999).String()
@@ -216,11 +141,17 @@ func (t *tour) tenants() {
 	t.charges("charges at the provider, under two keys", "2", r)
 }
 
+// retryable reports whether the answer tells the client to send the same again.
+func retryable(r examples.Reply) bool {
+	var problem struct{ Retryable bool }
+	return json.Unmarshal(r.Body, &problem) == nil && problem.Retryable
+}
+
 // concurrent sends 50 requests at once, to several processes.
 func (t *tour) concurrent() {
 	r := t.request("/payments", "concurrent")
 	t.add("50 at once", "1 executed, 49 replayed or sent back", func() string {
-		replies := make([]reply, 50)
+		replies := make([]examples.Reply, 50)
 		var wg sync.WaitGroup
 		for i := range replies {
 			wg.Go(func() { replies[i] = t.pay(defaultTenant, r, 700) })
@@ -231,7 +162,7 @@ func (t *tour) concurrent() {
 			switch {
 			case r.String() == "201 executed":
 				executed++
-			case r.String() == "201 replayed" || r.retryable():
+			case r.String() == "201 replayed" || retryable(r):
 				others++
 			default:
 				return r.String()

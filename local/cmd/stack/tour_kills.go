@@ -11,10 +11,8 @@ import (
 	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/local/cmd/examples"
 )
-
-// refund is the payments function's operation.
-var refund = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
 
 // kills lets handlers hang at the provider and kills their processes. They wait for their
 // leases together. The sweep asks the provider about both refunds: it does not answer
@@ -22,7 +20,7 @@ var refund = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
 func (t *tour) kills() {
 	gone, asked := t.request("/refunds", "gone"), t.request("/refunds", "kill-refund")
 	charge, made := t.request("/payments", "kill-charge"), t.request("/statements", "kill-statement")
-	var accepted reply
+	var accepted examples.Reply
 	t.provider.silence(asked.ref)
 	t.add("statement: its worker killed", "202 pending, its message stays", func() (got string) {
 		accepted, got = t.killWorker(made)
@@ -55,7 +53,7 @@ func (t *tour) kills() {
 	})
 	t.add("refund, client gone: a late retry", "201 replayed, the provider's refund", func() string {
 		again := t.pay(defaultTenant, gone, 100)
-		if !strings.Contains(string(again.body), `"`+t.provider.idOf(gone.ref)+`"`) {
+		if !strings.Contains(string(again.Body), `"`+t.provider.idOf(gone.ref)+`"`) {
 			return again.String() + ", another refund"
 		}
 		return again.String() + ", the provider's refund"
@@ -106,7 +104,7 @@ func (t *tour) escalated(r request) string {
 // recordOf waits until the refund's record is as expected, or is deleted.
 func (t *tour) recordOf(r request, until func(*idem.Record) bool) (rec *idem.Record, err error) {
 	t.await(func() bool {
-		rec, err = t.store.Get(t.ctx, refund.Key(defaultTenant, r.key).ID())
+		rec, err = t.store.Get(t.ctx, examples.Refund.Key(defaultTenant, r.key).ID())
 		return err != nil || rec == nil || until(rec)
 	})
 	if err == nil && rec == nil {
@@ -120,7 +118,7 @@ func (t *tour) recordOf(r request, until func(*idem.Record) bool) (rec *idem.Rec
 func (t *tour) kill(r request) string {
 	release := t.provider.hold(r.ref)
 	defer release()
-	answer := make(chan reply, 1)
+	answer := make(chan examples.Reply, 1)
 	go func() { answer <- t.pay(defaultTenant, r, 100) }()
 	for t.provider.times(r.ref) == 0 {
 		select {

@@ -9,18 +9,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/testenv/queue"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 	"github.com/idem-go/idempotency/local/aws/runtime"
-)
-
-// fulfil is the orders function's operation, for its producer's side, and statement that of the
-// statements function.
-var (
-	fulfil    = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
-	statement = idem.Operation{Name: "statement", Repeat: idem.Repeatable}
+	"github.com/idem-go/idempotency/local/cmd/examples"
 )
 
 // queue sends an order, has it delivered once more, sends it a second time, and sends
@@ -30,7 +23,7 @@ func (t *tour) queue() {
 	body := fmt.Sprintf(`{"orderId": %q, "items": [{"sku": "book", "quantity": 2}]}`, order)
 	writes := t.orderWrites.Load()
 	send := func() string {
-		sending, err := idemlambda.SQSAttributesFor(fulfil, defaultTenant, order)
+		sending, err := idemlambda.SQSAttributesFor(examples.Fulfil, defaultTenant, order)
 		if err == nil {
 			err = t.sendMessage(body, sending.Attributes)
 		}
