@@ -127,7 +127,7 @@ func TestARefusedUpdateChangesNothing(t *testing.T) {
 
 // A function that was given a batch does not hold up the end.
 func TestCloseEndsBatches(t *testing.T) {
-	text := strings.NewReplacer("testdata/shop", "testdata/sleeper", "Timeout: 5", "Timeout: 900",
+	text := strings.NewReplacer("Timeout: 5", "Timeout: 900, Environment: {Variables: {SLEEP: 1h}}",
 		"VisibilityTimeout: 30", "VisibilityTimeout: 900").Replace(consumers)
 	r, out := started(t, text, Options{})
 	_, err := queue.NewClient(r.Endpoints.Queues).SendMessage(t.Context(), &sqs.SendMessageInput{
@@ -293,8 +293,8 @@ func TestAnUpdateLetsInvocationsEnd(t *testing.T) {
 Resources:
   F:
     Type: AWS::Lambda::Function
-    Metadata: {"idem:package": ./testdata/sleeper}
-    Properties: {Runtime: provided.al2023, Timeout: 60, Environment: {Variables: {TAG: one}}}
+    Metadata: {"idem:package": ./testdata/shop}
+    Properties: {Runtime: provided.al2023, Timeout: 60, Environment: {Variables: {TAG: one, SLEEP: 3s}}}
   A: {Type: AWS::Events::Rule, Properties: {ScheduleExpression: rate(1 minute), Targets: [{Arn: !GetAtt F.Arn, Id: x}]}}
 `
 	r, out := started(t, text, Options{Adjust: func(p *Plan) {
@@ -315,8 +315,8 @@ func TestInterruptionsAfterAnUpdate(t *testing.T) {
 	const f = `
   F:
     Type: AWS::Lambda::Function
-    Metadata: {"idem:package": ./testdata/sleeper}
-    Properties: {Runtime: provided.al2023, Timeout: 60, Environment: {Variables: {TAG: one}}}
+    Metadata: {"idem:package": ./testdata/shop}
+    Properties: {Runtime: provided.al2023, Timeout: 60, Environment: {Variables: {TAG: one, SLEEP: 1h}}}
 `
 	for _, text := range []string{echo, echo + strings.Replace(f, "TAG: one", "TAG: two", 1)} {
 		r, out := started(t, echo+f, Options{})

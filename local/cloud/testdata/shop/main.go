@@ -1,6 +1,7 @@
 // Command shop is a function behind APIs, queues and schedules, as a user would write it. With a queue it sends the body
 // of a request there, without one it answers with the event. As an authorizer it lets in who says "open sesame". It
-// prints any other event, fails for one with the word "fail", and names all of its messages as failed for "name".
+// prints any other event, fails for one with the word "fail", and names all of its messages as failed for "name". With
+// SLEEP it only works for that time.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	awslambda "github.com/aws/aws-lambda-go/lambda"
@@ -21,6 +23,12 @@ import (
 func main() { awslambda.Start(handle) }
 
 func handle(ctx context.Context, event json.RawMessage) (any, error) {
+	if d, err := time.ParseDuration(os.Getenv("SLEEP")); err == nil {
+		println("begin", os.Getenv("TAG"))
+		time.Sleep(d)
+		println("end", os.Getenv("TAG"))
+		return nil, nil
+	}
 	var http struct {
 		events.APIGatewayV2HTTPRequest
 		HTTPMethod, Type string
