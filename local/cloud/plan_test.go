@@ -30,7 +30,7 @@ Resources:
       Runtime: provided.al2023
       Timeout: 20
       Role: !GetAtt Role.Arn
-      Environment: {Variables: {IDEM_TABLE: !Ref Records, ORDERS: !Ref Orders, LIMIT: 5}}
+      Environment: {Variables: {IDEM_TABLE: !Ref Records, ORDERS: !Ref Orders, LIMIT: 5, RATE: 1.5}}
       VpcConfig: {}
   Role: {Type: AWS::IAM::Role}
   Orders:
@@ -91,7 +91,7 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, "./cmd/charge", f.Package)
 	require.Equal(t, 20*time.Second, f.Timeout)
 	require.Equal(t, "Shop-Role", f.Role)
-	require.Equal(t, map[string]string{"IDEM_TABLE": "Shop-Records", "LIMIT": "5",
+	require.Equal(t, map[string]string{"IDEM_TABLE": "Shop-Records", "LIMIT": "5", "RATE": "1.5",
 		"ORDERS": "http://queues/000000000000/Shop-Orders.fifo"}, f.Env)
 	m := p.Mappings
 	require.Equal(t, [2]string{"Shop-Orders.fifo", ""}, [2]string{m[0].Queue, m[0].Table})
