@@ -125,6 +125,7 @@ mutants: ## Make a list of mistakes in the code, one at a time, and fail where t
 .PHONY: bench
 bench: ## Measure what the library adds, and fail where it adds too much
 	$(WITH_DB) $(GO) run ./local/measure/bench
+	$(GO) test -count=1 -run xxx -bench ByHand ./idem/pgstore ./idem/redisstore
 
 .PHONY: peer
 peer: ## Run faults and measure costs with Powertools for AWS Lambda, by hand and with idem

@@ -1,10 +1,14 @@
 package pgstore
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idempotency/idem/casstore"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -14,6 +18,17 @@ func NewUnit(ctx context.Context, s *Store) (protocol.Unit, pgx.Tx, error) {
 	u := &unit{store: s}
 	tx, err := u.begin(ctx)
 	return u, tx, err
+}
+
+// MeetClaim sends what an engine's claim of a recorded key sends.
+func MeetClaim(ctx context.Context, s *Store, id string) error {
+	const claim = 420 // bytes
+	row, written, err := s.driver.Write(ctx, casstore.Change{Due: time.Now(),
+		Row: casstore.Row{ID: id, Version: 1, Data: bytes.Repeat([]byte("x"), claim)}})
+	if err == nil && (written || len(row.Body) == 0) {
+		err = errors.New("it is not recorded")
+	}
+	return err
 }
 
 // PutMessage stores a message as a transaction does, or as Retry leaves it.

@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS idem_rows (
 	due     bigint, -- milliseconds
 	expires bigint  -- seconds
 ) WITH (fillfactor = 70);
-CREATE INDEX IF NOT EXISTS idem_rows_due ON idem_rows (shard, due, id) WHERE due IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idem_rows_due ON idem_rows (shard, due) WHERE due IS NOT NULL;
 CREATE INDEX IF NOT EXISTS idem_rows_expires ON idem_rows (expires) WHERE expires IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS idem_parts (

@@ -29,17 +29,19 @@ type Path struct {
 	Name         string
 	ID           func() string
 	ByHand, Idem Call
+	// Least is the least share of the throughput by hand that is accepted.
+	Least float64
 }
 
 // Run compares the paths at 1, 8 and 32 callers, and prints a line for each. It fails if the 95 % interval of the
-// paired ratios lies wholly below the least one.
-func Run(ctx context.Context, least float64, paths ...Path) error {
+// paired ratios of a path lies wholly below its least one.
+func Run(ctx context.Context, paths ...Path) error {
 	fmt.Printf("%d interleaved rounds\n", rounds)
-	fmt.Printf("  %-8s %8s %12s %12s %8s   %s\n", "path", "callers", "by hand", "with idem", "ratio", "95 % interval")
+	fmt.Printf("  %-9s %8s %12s %12s %8s   %s\n", "path", "callers", "by hand", "with idem", "ratio", "95 % interval")
 	var errs []error
 	for _, callers := range []int{1, 8, 32} {
 		for _, p := range paths {
-			if err := p.compare(ctx, callers, least); err != nil {
+			if err := p.compare(ctx, callers); err != nil {
 				errs = append(errs, fmt.Errorf("%s, %d callers: %w", p.Name, callers, err))
 			}
 		}
@@ -48,7 +50,7 @@ func Run(ctx context.Context, least float64, paths ...Path) error {
 }
 
 // compare runs both sides, each round in the other order.
-func (p Path) compare(ctx context.Context, callers int, least float64) error {
+func (p Path) compare(ctx context.Context, callers int) error {
 	ops := 300 + 50*callers
 	var ratios, hands, withs []float64
 	for i := range rounds + 1 {
@@ -67,10 +69,10 @@ func (p Path) compare(ctx context.Context, callers int, least float64) error {
 		}
 	}
 	low, high := interval(ratios)
-	fmt.Printf("  %-8s %8d %9.0f /s %9.0f /s %8.3f   %.3f to %.3f\n", p.Name, callers, middle(hands), middle(withs),
+	fmt.Printf("  %-9s %8d %9.0f /s %9.0f /s %8.3f   %.3f to %.3f\n", p.Name, callers, middle(hands), middle(withs),
 		middle(ratios), low, high)
-	if high < least {
-		return fmt.Errorf("between %.3f and %.3f of the throughput by hand, at least %.2f is required", low, high, least)
+	if high < p.Least {
+		return fmt.Errorf("between %.3f and %.3f of the throughput by hand, at least %.2f is required", low, high, p.Least)
 	}
 	return nil
 }
