@@ -91,7 +91,7 @@ func (s *AdminStore) WritePaused(ctx context.Context, w protocol.PausedWrite) er
 		return err
 	case k.maybe:
 		// It may have landed, and have been replaced since.
-		return k.fail(errors.New("what is paused was changed by another write meanwhile"))
+		return k.fail(errors.New("what is paused was changed by another write since"))
 	}
 	return &protocol.ConflictError{}
 }

@@ -121,9 +121,9 @@ func (p *Pauses) read(ctx context.Context) *known {
 	}
 	began, patience := guard.RightNow(), k.wait(ctx)
 	if k != nil && k.err != nil && began.Since(k.at) < 2*k.lasts() { // others need not wait for the store again
-		meanwhile := *k
-		meanwhile.at = began
-		p.known.Store(&meanwhile)
+		read := *k
+		read.at = began
+		p.known.Store(&read)
 	}
 	part, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -97,7 +97,7 @@ func change(ctx context.Context, on querier, c *casstore.Change, messages ...*ou
 	if !written && version != nil {
 		row = casstore.Row{ID: c.Row.ID, Version: *version, Data: []byte(*data), Body: body}
 	}
-	// A row in the way of an insert that is not there, or one with the very version, has been written meanwhile.
+	// A row in the way of an insert that is not there, or one with the very version, was written in the same moment.
 	return row, written, written || row.Version != c.Seen, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// leastConns is how many connections a pool needs: one for a transaction, and one for the lease meanwhile.
+// leastConns is how many connections a pool needs: one for a transaction, and another one for the lease.
 const leastConns = 2
 
 // Store is an [idem.Store] on Postgres. It is safe for concurrent use.

@@ -71,8 +71,8 @@ func (h byHand) replay(ctx context.Context, id string) error {
 	return err
 }
 
-// BenchmarkByHand compares calls with scripts by hand, on a server that writes to its disk. What the engine does besides
-// its script shows where callers and server share the same cores.
+// BenchmarkByHand compares calls with scripts by hand, on a server that writes to its disk. What the engine does
+// besides its script shows where callers and server share the same cores.
 func BenchmarkByHand(b *testing.B) {
 	server := redis.Start(b, "appendonly=yes", "appendfsync=always")
 	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{server.Address()}, DisableCache: true,

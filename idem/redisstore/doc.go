@@ -52,7 +52,7 @@
 // operations a day with results of 200 bytes, kept for a day, take 1.3 GB, and replicas as much again.
 //
 // A sweep makes 96 short reads. Listing all records asks each master for all of its keys, with SCAN: it returns each
-// record that is there from beginning to end, but can miss those of a slot that moves to another node meanwhile. A
+// record that is there from beginning to end, but can miss those of a slot that moves to another node during it. A
 // sweep of open questions does not scan.
 //
 // # Keys

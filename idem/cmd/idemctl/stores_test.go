@@ -116,7 +116,8 @@ func TestTheCommandSettlesQuestionsInRedis(t *testing.T) {
 
 func TestStoresThatAreNone(t *testing.T) {
 	for url, problem := range map[string]string{
-		"mysql://db": "which begins with postgres://", "postgres://%zz": "--store: ", "redis://:secret@%zz": "--store is no URL",
+		"mysql://db": "which begins with postgres://", "postgres://%zz": "--store: ",
+		"redis://:secret@%zz":    "--store is no URL",
 		"redis://:secret/@redis": "--store is no URL", "redis://redis:secret@redis/secret": "--store is no URL",
 		"postgres://127.0.0.1:1/x": "connection refused",
 	} {

@@ -306,7 +306,7 @@ func (c *comparison) judge(context.Context) error {
 				c.report.Records++
 			}
 		case r.Record != nil:
-			// A scan may have two states of a record that is written meanwhile.
+			// A scan may have two states of a record that is written during it.
 			if r.Record.Here.At.After(rec.Here.At) {
 				rec = r.Record
 			}

@@ -107,8 +107,8 @@ func Parse(text []byte) (*Template, error) {
 	return t, nil
 }
 
-// longForms gives functions their long forms, such as Fn::Sub for !Sub. Keys and dates stay text, such as the version of
-// a policy.
+// longForms gives functions their long forms, such as Fn::Sub for !Sub. Keys and dates stay text, such as the version
+// of a policy.
 func longForms(n *yaml.Node) {
 	for i, c := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 || c.ShortTag() == "!!timestamp" {

@@ -59,8 +59,8 @@ func Folder(ctx context.Context, dir, module string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// Go runs the go command with the arguments, where env is added to the environment, and returns its output. What it says
-// besides is part of the error if it fails.
+// Go runs the go command with the arguments, where env is added to the environment, and returns its output. What it
+// says besides is part of the error if it fails.
 func Go(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), env...)
