@@ -33,7 +33,7 @@ func (s *Store) Due(ctx context.Context, q protocol.DueQuery) (p protocol.DuePag
 	if limit <= 0 {
 		limit = page
 	}
-	err = s.read(ctx, "Due", listTime, func(ctx context.Context) error {
+	err = s.read(ctx, "Due", listTime, 0, func(ctx context.Context) error {
 		all, err := s.driver.Due(ctx, q.Shard, q.Until, after, limit+1)
 		p = protocol.DuePage{}
 		for i, it := range all {
@@ -79,7 +79,7 @@ func (s *Store) Forget(ctx context.Context, now time.Time, e protocol.Erasure) e
 
 // ReadPaused implements pause.Store.
 func (s *Store) ReadPaused(ctx context.Context) (p protocol.Paused, err error) {
-	err = s.read(ctx, "ReadPaused", tryTime, func(ctx context.Context) error {
+	err = s.read(ctx, "ReadPaused", tryTime, 0, func(ctx context.Context) error {
 		row, err := s.driver.Read(ctx, pausesRow)
 		if err == nil {
 			p, err = paused(row)
@@ -111,8 +111,11 @@ func (s *Store) WritePaused(ctx context.Context, w protocol.PausedWrite) error {
 			err = &protocol.StoreError{Op: "WritePaused", Ambiguous: true,
 				Err: errors.New("what is paused was changed by another write since")}
 		}
-		if err != nil || old.Write == w.Write {
+		switch {
+		case err != nil:
 			return nil, err
+		case old.Write == w.Write: // it has landed: see write
+			return &Change{Row: Row{Data: row.Data}}, nil
 		}
 		data, err := json.Marshal(next)
 		if err != nil {
@@ -166,7 +169,7 @@ func (s *Store) AuditBetween(ctx context.Context, n int, from, to time.Time, pag
 
 func (s *Store) audit(ctx context.Context, q EntryQuery) (p protocol.AuditPage, err error) {
 	q.Limit = page
-	err = s.read(ctx, "Audit", listTime, func(ctx context.Context) error {
+	err = s.read(ctx, "Audit", listTime, 0, func(ctx context.Context) error {
 		p = protocol.AuditPage{}
 		all, next, err := s.driver.Entries(ctx, q)
 		for _, e := range all {
@@ -192,7 +195,7 @@ func (s *Store) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Scan
 	if limit <= 0 {
 		limit = page
 	}
-	err = s.read(ctx, "Scan", listTime, func(ctx context.Context) error {
+	err = s.read(ctx, "Scan", listTime, 0, func(ctx context.Context) error {
 		rows, next, err := s.driver.Scan(ctx, q.Segment, q.Segments, q.Page, limit)
 		p = protocol.ScanPage{Looked: len(rows), Next: next}
 		for _, row := range rows {
@@ -217,7 +220,7 @@ func (s *Store) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Scan
 // RemoveExpired implements reconcile.Remover. What has expired is found by an index: all segments are one, of as many
 // pages as there are.
 func (s *Store) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p protocol.ExpiredPage, err error) {
-	err = s.read(ctx, "RemoveExpired", listTime, func(ctx context.Context) error {
+	err = s.read(ctx, "RemoveExpired", listTime, 0, func(ctx context.Context) error {
 		n, err := s.driver.RemoveExpired(ctx, q.Before, q.Limit)
 		p = protocol.ExpiredPage{Looked: n, Removed: n, Next: "more"}
 		if n < q.Limit {

@@ -59,7 +59,7 @@ func encode(rec *protocol.Record, c *Change) (err error) {
 	}
 	if rec.State == protocol.InProgress {
 		row.Record.Retention, row.Body.Data = time.Duration(row.Retention)*time.Second, c.Row.Body
-		c.rec = &row.Record
+		c.rec = row.Record.Clone()
 	}
 	c.Expires, c.Due, c.Shard = rec.ExpiresAt, rec.Due, shardOf(rec)
 	return nil

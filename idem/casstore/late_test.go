@@ -57,6 +57,56 @@ func TestASilentConnectionCostsOneTry(t *testing.T) {
 	}
 }
 
+// A table that is slow, and works, is no outage.
+func TestASlowTableAnswers(t *testing.T) {
+	large := strings.Repeat("x", 6<<20)
+	for name, c := range map[string]struct {
+		method       string
+		takes, bound time.Duration
+		call         func(context.Context, *casstore.Store) error
+	}{
+		"claim": {"Write", 400 * time.Millisecond, 700 * time.Millisecond,
+			func(ctx context.Context, s *casstore.Store) error { return s.Acquire(ctx, now, claim("a")) }},
+		"slower than a try": {"Write", 3 * time.Second, time.Minute,
+			func(ctx context.Context, s *casstore.Store) error { return s.Acquire(ctx, now, claim("a")) }},
+		"a large result": {"Part", 7 * time.Second, 8 * time.Second,
+			func(ctx context.Context, s *casstore.Store) error {
+				rec, err := s.Get(ctx, "t#op#k")
+				if err == nil {
+					_, err = s.Result(ctx, rec)
+				}
+				return err
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, d := newStore(t)
+				require.NoError(t, s.Acquire(t.Context(), now, claim("a")))
+				f := complete("a", "a.1", 1)
+				f.Ending.Result = []byte(large)
+				require.NoError(t, s.Finish(t.Context(), now, f))
+				if c.method == "Write" {
+					d.Delete("t#op#k")
+				}
+				d.fault = func(ctx context.Context, method string, call func()) error {
+					if method == c.method {
+						select {
+						case <-time.After(c.takes):
+						case <-ctx.Done():
+							return &protocol.StoreError{Ambiguous: true, Down: true, Err: ctx.Err()}
+						}
+					}
+					call()
+					return nil
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), c.bound)
+				defer cancel()
+				require.NoError(t, c.call(ctx, s))
+			})
+		})
+	}
+}
+
 // slow is a table over a link on which no large result gets through, or one without a reply.
 type slow struct {
 	*memtable.Table
@@ -136,6 +186,8 @@ func TestWhatIsSeenIsNotConfirmed(t *testing.T) {
 		require.True(t, failed.Ambiguous)
 		require.NotEmpty(t, d.Table.Row("t#op#k").Row.Data)
 		confirms = true
+		seen := d.Table.Row("t#op#k").Row.Version
 		require.NoError(t, s.Acquire(t.Context(), now, claim("a")))
+		require.NotEqual(t, seen, d.Table.Row("t#op#k").Row.Version, "it is written again, also by another call")
 	})
 }

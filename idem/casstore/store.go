@@ -106,14 +106,14 @@ type with struct {
 // write makes one change of a record.
 func (s *Store) write(ctx context.Context, op, id string, guess *Row, now time.Time,
 	apply func(*protocol.Record, time.Time) (*protocol.Record, error), w with) error {
-	return s.swap(ctx, op, id, guess, func(row Row, maybe bool) (*Change, error) {
+	return s.swap(ctx, op, id, guess, func(row Row, _ bool) (*Change, error) {
 		old, err := decode(row)
 		if err != nil {
 			return nil, err
 		}
 		next, err := apply(old, now)
 		switch landed := next == old; {
-		case err != nil, landed && (old == nil || !maybe):
+		case err != nil, landed && old == nil:
 			return nil, err
 		case landed: // a database may show a row that it has not confirmed: what it confirms after that, it has too
 			return s.change(old, next, with{})
@@ -151,7 +151,7 @@ func (s *Store) change(old, next *protocol.Record, w with) (*Change, error) {
 
 // Get reads a record; see [idem.Store].
 func (s *Store) Get(ctx context.Context, id string) (rec *protocol.Record, err error) {
-	err = s.read(ctx, "Get", tryTime, func(ctx context.Context) error {
+	err = s.read(ctx, "Get", tryTime, 0, func(ctx context.Context) error {
 		row, err := s.driver.Read(ctx, id)
 		if err != nil {
 			return err
@@ -162,13 +162,14 @@ func (s *Store) Get(ctx context.Context, id string) (rec *protocol.Record, err e
 	return rec, err
 }
 
-// read makes a call that changes nothing. A try gets most at most.
-func (s *Store) read(ctx context.Context, op string, most time.Duration, call func(context.Context) error) error {
+// read makes a call that changes nothing, and returns so many bytes. The first try gets most besides the time for them.
+func (s *Store) read(ctx context.Context, op string, most time.Duration, size int,
+	call func(context.Context) error) error {
 	t := try{ctx: ctx, op: op}
 	for {
 		err := ctx.Err()
 		if err == nil {
-			if err = t.once(most, 0, call); err == nil {
+			if err = t.once(most, size, call); err == nil {
 				return nil
 			}
 		}
@@ -182,7 +183,7 @@ func (s *Store) read(ctx context.Context, op string, most time.Duration, call fu
 // Stored returns what is stored of a record, in JSON and without its result, also if the record cannot be read; nil if
 // there is none.
 func (s *Store) Stored(ctx context.Context, id string) (data []byte, err error) {
-	err = s.read(ctx, "Stored", tryTime, func(ctx context.Context) error {
+	err = s.read(ctx, "Stored", tryTime, 0, func(ctx context.Context) error {
 		row, err := s.driver.Read(ctx, id)
 		data = row.Data
 		return err
@@ -217,7 +218,7 @@ func (s *Store) result(ctx context.Context, op, id string, b protocol.Body) (dat
 	if b.Parts == 0 {
 		return slices.Clone(b.Data), nil
 	}
-	err = s.read(ctx, op, listTime+allowance(b.Size), func(ctx context.Context) error {
+	err = s.read(ctx, op, listTime, b.Size, func(ctx context.Context) error {
 		data, err = s.driver.Part(ctx, id, partName(b))
 		return err
 	})

@@ -112,6 +112,21 @@ func TestARowThatIsMadeAgainIsAnotherOne(t *testing.T) {
 	require.Equal(t, protocol.InProgress, rec.State)
 }
 
+// What is written is the store's own, also what it remembers for the next write.
+func TestAResultIsNotTheCallers(t *testing.T) {
+	s, _ := newStore(t)
+	require.NoError(t, s.Acquire(t.Context(), now, claim("a")))
+	pay := step("a", "a.1", "pay", 3)
+	require.NoError(t, s.RecordStep(t.Context(), now, pay))
+	clear(pay.Result)
+	require.NoError(t, s.RecordStep(t.Context(), now, step("a", "a.2", "ship", 3)))
+	rec, err := s.Get(t.Context(), "t#op#k")
+	require.NoError(t, err)
+	got, err := s.StepResult(t.Context(), rec, "pay")
+	require.NoError(t, err)
+	require.Equal(t, "pay", string(got))
+}
+
 // Results that do not fit into their row are removed with the last record that names them.
 func TestPartsStayWithTheirRecord(t *testing.T) {
 	s, d := newStore(t)

@@ -22,8 +22,9 @@ const (
 	// after a process was frozen. Each further one waits twice as long, up to lastPause.
 	firstPause = 20 * time.Millisecond
 	lastPause  = time.Second
-	// tryTime is what a try gets besides the time for its bytes, listTime one that lists, and both no more than half of
-	// what is left: a connection that is silently dead leaves time for another try. leastTry is the least of all.
+	// tryTime is what the first try gets besides the time for its bytes, listTime one that lists, later ones twice as
+	// much each, and all no more than two thirds of what is left: a connection that is silently dead leaves time for
+	// another try. leastTry is the least of all.
 	tryTime  = time.Second
 	listTime = 5 * tryTime
 	leastTry = 50 * time.Millisecond
@@ -100,8 +101,9 @@ type try struct {
 // once makes one try, in its share of the time: so much at most, and what so many bytes need.
 func (t *try) once(most time.Duration, size int, call func(context.Context) error) error {
 	bytes := allowance(size)
+	most <<= min(t.n, maxTries)
 	if end, bounded := t.ctx.Deadline(); bounded {
-		most = max(min(most, (time.Until(end)-bytes)/2), leastTry)
+		most = max(min(most, (time.Until(end)-bytes)*2/3), leastTry)
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, bytes+most)
 	defer cancel()

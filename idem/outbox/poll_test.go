@@ -200,6 +200,33 @@ func TestAStoppedPollDoesNotWaitForAStoreThatHangs(t *testing.T) {
 	})
 }
 
+// A note may take as long as its run: a store that is slow for some seconds has nothing sent twice.
+func TestANoteHasTheTimeOfItsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newMemoryStore(), &post{}
+		ref := s.put("a", 0, "")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		end, _ := ctx.Deadline()
+		timed := &timed{memoryStore: s}
+		_, _, err := relay(t, timed, p, nil).Deliver(ctx, []outbox.Ref{ref})
+		require.NoError(t, err)
+		require.Equal(t, outbox.Dispatched, s.get(ref).State)
+		require.Equal(t, end, timed.end)
+	})
+}
+
+// timed is a store that keeps the deadline of a note of what was sent.
+type timed struct {
+	*memoryStore
+	end time.Time
+}
+
+func (s *timed) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, id string, expires time.Time) (bool, error) {
+	s.end, _ = ctx.Deadline()
+	return s.memoryStore.Dispatch(ctx, now, e, id, expires)
+}
+
 // hanging is a store that does not answer notes of what was sent.
 type hanging struct{ *memoryStore }
 

@@ -220,10 +220,13 @@ func (x *run) limit() time.Duration {
 	return sendTimeout
 }
 
-// noting is for the note of what became of a try. It outlives the run's context by margin: what a service sends while
-// it is stopped is noted.
+// noting is for the note of what became of a try. It has the run's deadline. It outlives by margin a run that is
+// cancelled or over: what a service sends while it is stopped is noted.
 func (x *run) noting() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.ctx))
+	if end, ok := x.ctx.Deadline(); ok && time.Now().Before(end) {
+		ctx, cancel = context.WithDeadline(ctx, end)
+	}
 	stop := context.AfterFunc(x.ctx, func() { time.AfterFunc(margin, cancel) })
 	return ctx, func() { stop(); cancel() }
 }

@@ -174,6 +174,7 @@ func (s *sweep) handleAbandoned(rec *idem.Record, op Operation) error {
 		return err
 	}
 	if next, _, err = s.paused(held); err != nil { // the write may have taken long
+		_, _ = s.postponeUntil(held, s.r.now().Add(backoff(1)), rec.Probes) // it was not called
 		return err
 	}
 	if !next.IsZero() {

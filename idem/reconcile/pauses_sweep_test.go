@@ -166,6 +166,9 @@ func TestOnAbandonedIsNotCalledInAPauseOfASlowTable(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 			}
 			require.Zero(t, calls, slow)
+			rec, err := p.Get(t.Context(), op.Key("acme", "a").ID())
+			require.NoError(t, err)
+			require.Zero(t, rec.Probes, "no call was made")
 			p.resume("acme")
 			for range 12 * 6 * 2 {
 				if calls == 0 {

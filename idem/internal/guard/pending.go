@@ -322,7 +322,7 @@ func (p *Pending) writeOne(ctx context.Context, l *pendingWrite, large bool) err
 			w.ExpiresAt = p.expiry(now, max(w.Claim.Record.Retention, LateRequests), 0)
 		}
 		err := p.Store.Withdraw(ctx, now, *w)
-		if protocol.Answers(err) { // the claim is no more
+		if _, met := errors.AsType[*protocol.ConflictError](err); met { // the claim is no more
 			return nil
 		}
 		return err
