@@ -54,7 +54,7 @@ func (e *LimitExceededError) Is(target error) bool { return target == ErrLimitEx
 // StoreError is how a store says that a call did not succeed for reasons of its
 // own. It matches [ErrStoreUnavailable].
 type StoreError struct {
-	// Op is the store's method.
+	// Op is the store's method; empty for a call outside of one.
 	Op string
 	// Ambiguous is set if the write may have been applied, or may still be.
 	Ambiguous bool
@@ -74,10 +74,14 @@ type StoreError struct {
 }
 
 func (e *StoreError) Error() string {
-	if e.Ambiguous {
-		return fmt.Sprintf("idem: store: %s: may have been applied: %v", e.Op, e.Err)
+	text := "idem: store: "
+	if e.Op != "" {
+		text += e.Op + ": "
 	}
-	return fmt.Sprintf("idem: store: %s: %v", e.Op, e.Err)
+	if e.Ambiguous {
+		text += "may have been applied: "
+	}
+	return text + fmt.Sprint(e.Err)
 }
 
 func (e *StoreError) Unwrap() error { return e.Err }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,8 @@ const oldest = 7
 // Check returns a [*protocol.ConfigError] if a server is too old, if it is a replica, if it removes records when its
 // memory is used up or because its clock is ahead of the caller's, or if it is one of your own that is not [Durable]
 // although the options say so. It is two round trips to each node, and writes nothing. What a server does not say is
-// not known, and no error: managed ones refuse CONFIG, by which a server of your own is known.
+// not known, and no error: managed ones have no CONFIG, by which a server of your own is known. A user without
+// +config|get learns of it only whether it has appendonly.
 func (s *Store) Check(ctx context.Context) error {
 	nodes := s.driver.client.Nodes()
 	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
@@ -32,7 +34,7 @@ func (s *Store) Check(ctx context.Context) error {
 }
 
 func (s *Store) check(ctx context.Context, addr string, node valkey.Client, others bool) error {
-	text, err := node.Do(ctx, node.B().Info().Section("server", "replication", "memory").Build()).ToString()
+	text, err := node.Do(ctx, node.B().Info().Section("server", "replication", "memory", "persistence").Build()).ToString()
 	if err != nil {
 		return fmt.Errorf("redisstore: the server %s cannot be checked: %w", addr, failed(err, false))
 	}
@@ -48,6 +50,12 @@ func (s *Store) check(ctx context.Context, addr string, node valkey.Client, othe
 		"no-appendfsync-on-rewrite", "cluster-replica-no-failover").Build()).AsStrMap()
 	if err != nil {
 		config = nil
+		answer, ok := errors.AsType[*valkey.ValkeyError](err)
+		// A managed server has no CONFIG, and no file of its own also if it keeps everything.
+		if ok && strings.HasPrefix(answer.Error(), "NOPERM") && !strings.HasPrefix(info["os"], "Amazon") &&
+			info["aof_enabled"] == "0" {
+			config = map[string]string{"appendonly": "no"}
+		}
 	}
 	policy := info["maxmemory_policy"]
 	if p := config["maxmemory-policy"]; p != "" {

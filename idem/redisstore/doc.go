@@ -73,8 +73,8 @@
 // outcome waits in its process until it can be written.
 //
 // An ACL needs +eval, +evalsha, +hmget, +hget, +get, +zrange, and in the script also +hset, +hdel, +unlink, +persist,
-// +pexpireat, +set, +zadd, +zrem and +time, on the keys idem:*. Scans and [Store.Check] need +scan, +role and +info,
-// and the client needs +hello, +ping and +cluster.
+// +pexpireat, +set, +zadd, +zrem and +time, on the keys idem:*. Scans and [Store.Check] need +scan, +role, +info and
+// +config|get, and the client needs +hello, +ping and +cluster.
 //
 // # What it refuses
 //

@@ -128,6 +128,20 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 	set("maxmemory-policy", "noeviction")
 	did(t, client, "ACL", "SETUSER", "default", "-config")
 	wrong(durable, "") // what it cannot know
+	did(t, client, "ACL", "SETUSER", "default", "+config")
+	set("appendonly", "no")
+	did(t, client, "ACL", "SETUSER", "default", "-config")
+	wrong(durable, "has appendonly no") // INFO says it too
+	wrong(lossy, "")
+	managed := newProxy(t, server.Address())
+	managed.replies.Store(strings.NewReplacer("os:Linux ", "os:Amazon", "os:Darwin ", "os:Amazon "))
+	memoryDB, _ := open(t, connect(t, managed.Addr().String()), redisstore.Durable)
+	wrong(memoryDB, "")
+	managed.replies.Store(strings.NewReplacer("-NOPERM ", "-ERR "))
+	wrong(memoryDB, "") // of a server without the command
+	did(t, client, "ACL", "SETUSER", "default", "-info")
+	require.ErrorContains(t, lossy.Check(t.Context()), "cannot be checked: idem: store: NOPERM")
+	did(t, client, "ACL", "SETUSER", "default", "+info")
 	did(t, client, "REPLICAOF", "127.0.0.1", "1")
 	wrong(lossy, "is a replica")
 	server.Kill()
@@ -178,9 +192,9 @@ func TestTheLeastThatAUserNeeds(t *testing.T) {
 	require.True(t, found)
 	list, _, found = strings.Cut(list, "\n//\n")
 	require.True(t, found)
-	server := redis.Start(t)
+	server := redis.Start(t, "appendonly=yes", "appendfsync=everysec", "maxmemory-policy=noeviction")
 	did(t, connect(t, server.Address()), append([]string{"ACL", "SETUSER", "function", "on", ">secret", "~idem:*"},
-		regexp.MustCompile(`\+\w+`).FindAllString(list, -1)...)...)
+		regexp.MustCompile(`\+[\w|]+`).FindAllString(list, -1)...)...)
 	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{server.Address()}, DisableCache: true,
 		Username: "function", Password: "secret"})
 	require.NoError(t, err)
@@ -188,6 +202,9 @@ func TestTheLeastThatAUserNeeds(t *testing.T) {
 	store, err := redisstore.New(client, redisstore.Options{Promise: redisstore.Lossy})
 	require.NoError(t, err)
 	require.NoError(t, store.Check(t.Context()))
+	durable, err := redisstore.New(client, redisstore.Options{Promise: redisstore.Durable})
+	require.NoError(t, err)
+	require.ErrorContains(t, durable.Check(t.Context()), "has appendfsync everysec")
 	engine, err := idem.New(store, nil)
 	require.NoError(t, err)
 	op := idem.Operation{Name: "op", Repeat: idem.Repeatable, Watch: idem.WatchAlways}
