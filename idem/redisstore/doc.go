@@ -14,7 +14,11 @@
 // DynamoDB. It needs Redis 7 or newer, Valkey, or a service that is compatible with one of them, alone or as a cluster.
 //
 // The client is valkey-go: a program with it is 2 MB smaller than one with go-redis and starts faster in a cold
-// environment, and it sends no write twice by itself.
+// environment, and it sends no write twice by itself. A long-lived service leaves DisableCache and DisableRetry true,
+// since the store reads nothing through the client's cache and makes failed calls again itself, and may leave
+// out PipelineMultiplex: calls share a connection, and the default is up to four to a server that is no cluster.
+// valkey.NewClient dials, and returns an error while Redis is down: until Redis is back, no process can start that ends
+// with that error.
 //
 // # What it relies on
 //
@@ -25,9 +29,9 @@
 //   - [Durable]: MemoryDB; ElastiCache with synchronous durability; a server of your own with appendonly yes,
 //     appendfsync always and no replica that takes over.
 //   - [Lossy]: any other one. Operations that are not repeatable, work that is accepted for later, steps of
-//     [idem.AtMostOnce] and steps with a compensation get a [*protocol.ConfigError], and nothing runs. What is
-//     repeatable is not repeated unless the server loses something. A pause can be lost, too, and what a limit has
-//     counted: operations run on, and more keys than the limit pass.
+//     [idem.AtMostOnce] and steps with a compensation get a [*protocol.ConfigError], and do not run. What a handler
+//     did before such a step has happened. What is repeatable is not repeated unless the server loses something. A
+//     pause can be lost, too, and what a limit has counted: operations run on, and more keys than the limit pass.
 //
 // A server that was flushed, or that comes back without its data, is an empty one: the same as if all records had
 // expired. An attempt that runs then cannot record its outcome, and another one may run at the same time.
