@@ -21,7 +21,7 @@ import (
 // whyFlags are those of every change.
 type whyFlags struct {
 	Reason string `required:"" placeholder:"TEXT" help:"Why, for those who read it in a year. It is kept with the change."`
-	Who    string `placeholder:"NAME" help:"Who makes the change; else the AWS caller, and with a DynamoDB Local this machine's user."`
+	Who    string `placeholder:"NAME" help:"Who makes the change; else the AWS caller, and with --store or a DynamoDB Local this machine's user."`
 	DryRun bool   `help:"Show what would be done, and write nothing."`
 }
 
@@ -148,7 +148,7 @@ func (s *session) decide(ctx context.Context, flags recordFlags, c changeFlags, 
 		return errUnanswered
 	}
 	if !c.Yes {
-		if err := s.ask(ctx, "Type yes to do it: ", "yes", "--yes"); err != nil {
+		if err := s.ask(ctx, "Type yes to do it: ", "yes", "--yes", "changed"); err != nil {
 			return err
 		}
 	}
@@ -219,20 +219,19 @@ var asFlags = strings.NewReplacer(
 
 func flags(text string) string { return asFlags.Replace(text) }
 
-// ask has an operator confirm.
-func (s *session) ask(ctx context.Context, prompt, want, flag string) error {
+// ask has an operator confirm. done is what was done to nothing if they do not.
+func (s *session) ask(ctx context.Context, prompt, want, flag, done string) error {
 	if !s.asks {
-		return fmt.Errorf("nothing was changed: the input is no terminal, where the question could be answered: "+
-			"use %s", flag)
+		return fmt.Errorf("nothing was %s: the input is no terminal, where the question could be answered: use %s", done, flag)
 	}
 	fmt.Fprint(s.err, prompt)
 	answer, err := bufio.NewReader(interruptible{ctx, s.in}).ReadString('\n')
 	switch {
 	case err != nil && ctx.Err() != nil:
 		fmt.Fprintln(s.err)
-		return errors.New("interrupted, and nothing was changed")
+		return fmt.Errorf("interrupted, and nothing was %s", done)
 	case strings.TrimSpace(answer) != want:
-		return errors.New("not confirmed, and nothing was changed")
+		return fmt.Errorf("not confirmed, and nothing was %s", done)
 	}
 	return nil
 }

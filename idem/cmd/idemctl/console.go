@@ -17,7 +17,7 @@ import (
 
 type consoleCmd struct {
 	Listen string `default:"127.0.0.1:0" placeholder:"ADDRESS" help:"Loopback address to serve on; port 0 is a free one."`
-	Who    string `placeholder:"NAME" help:"Who makes the changes; else the AWS caller, and with a DynamoDB Local this machine's user."`
+	Who    string `placeholder:"NAME" help:"Who makes the changes; else the AWS caller, and with --store or a DynamoDB Local this machine's user."`
 }
 
 // served is what the command writes as JSON.

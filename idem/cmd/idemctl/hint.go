@@ -6,6 +6,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/aws/smithy-go"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // grants are what a command needs to be allowed, by its name; all others need byReader.
@@ -20,8 +21,12 @@ const (
 	byReader   = "Table.GrantReader (with --all also Table.GrantScanner and Table.GrantCheck)"
 )
 
-// hint says what to do about an answer of AWS; empty if there is nothing more to say.
+// hint says what to do about an answer of AWS or Postgres; empty if there is nothing more to say.
 func hint(err error, command string) string {
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok && answer.Code == "42P01" {
+		// There is no such table.
+		return "Run the statements of pgstore.Schema, or see idemctl check."
+	}
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {
 		return ""

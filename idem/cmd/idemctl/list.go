@@ -53,7 +53,7 @@ func (f *filterFlags) filter(now time.Time) reconcile.Filter {
 
 // allFlags let a command read the whole table, which costs what the table holds.
 type allFlags struct {
-	All    bool    `help:"Read the whole table, also what has ended and what is not watched. It says what that costs, and asks."`
+	All    bool    `help:"Read the whole table, also what has ended and what is not watched. On DynamoDB it says what that costs, and asks."`
 	Yes    bool    `help:"With --all: do not ask."`
 	Shadow bool    `help:"With --all: also records of operations in shadow."`
 	Rate   float64 `default:"500" placeholder:"UNITS" help:"With --all: at most so many read units a second, which the functions lack."`
@@ -106,7 +106,11 @@ func (s *session) scan(ctx context.Context, f reconcile.Filter, a allFlags) page
 		for looked := 0; ; {
 			got, err := s.table.scanner.Scan(ctx, q)
 			looked += got.Looked
-			p.say("looked at %d of about %d items", looked, items)
+			of := ""
+			if items > 0 {
+				of = fmt.Sprintf(" of about %d", items)
+			}
+			p.say("looked at %d%s items", looked, of)
 			recs := slices.DeleteFunc(got.Records, func(rec *idem.Record) bool {
 				_, shadow := protocol.LiveID(rec.ID)
 				return shadow && !a.Shadow || protocol.IsCheckID(rec.ID) || !f.Matches(rec)
@@ -123,8 +127,12 @@ func (s *session) scan(ctx context.Context, f reconcile.Filter, a allFlags) page
 	}
 }
 
-// agree says what it costs to read the whole table, and asks. It returns about how many items that are.
+// agree says what it costs to read the whole table, and asks. It returns about how many items that are; 0 is unknown.
 func (s *session) agree(ctx context.Context, a allFlags) (items int64, err error) {
+	if s.table.estimate == nil {
+		say(s.err, "This reads all records.")
+		return 0, nil
+	}
 	items, bytes, err := s.table.estimate(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("the table's size cannot be read: %w", err)
@@ -137,7 +145,7 @@ func (s *session) agree(ctx context.Context, a allFlags) (items int64, err error
 	if a.Yes {
 		return items, nil
 	}
-	return items, s.ask(ctx, "Type yes to do it: ", "yes", "--yes")
+	return items, s.ask(ctx, "Type yes to do it: ", "yes", "--yes", "read")
 }
 
 type listCmd struct {

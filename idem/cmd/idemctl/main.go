@@ -38,7 +38,7 @@ type commands struct {
 	Changes changesCmd `cmd:"" help:"List the changes of all records by operators, webhooks and sweeps."`
 	Stats   statsCmd   `cmd:"" help:"Count what has no outcome, by operation, state and age, what is abandoned, and the changes of the last day."`
 	Export  exportCmd  `cmd:"" help:"Write records as JSON lines."`
-	Check   checkCmd   `cmd:"" help:"Check that the table is as it must be: keys, index, TTL. Count keys of callers that are easy to guess in a sample of its records."`
+	Check   checkCmd   `cmd:"" help:"Check that the store is as it must be. Count keys of callers that are easy to guess in a sample of its records."`
 	Ledger  ledgerCmd  `cmd:"" help:"Compare a provider's export of a day with the records of that day, which reads the whole table. Exits with 3 if they differ."`
 	Console consoleCmd `cmd:"" help:"Serve the records' pages for a browser on this machine."`
 

@@ -219,7 +219,8 @@ func (s *session) dryRun(of []string) {
 func (s *session) confirm(ctx context.Context, what string, n int, of []string, given string) error {
 	switch {
 	case given == "":
-		return s.ask(ctx, "Type the number of "+what+" them: ", strconv.Itoa(n), "--seen with what --dry-run prints")
+		return s.ask(ctx, "Type the number of "+what+" them: ", strconv.Itoa(n), "--seen with what --dry-run prints",
+			"changed")
 	case given != seen(of):
 		return errors.New("--seen is of others, of these as they were before, or of another decision, and nothing was " +
 			"changed: look again with --dry-run")

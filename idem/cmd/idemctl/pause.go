@@ -107,7 +107,7 @@ func (s *session) changePaused(ctx context.Context, c callsFlags, change protoco
 		return s.reported(report)
 	}
 	if !c.Yes {
-		if err := s.ask(ctx, "Type yes to do it: ", "yes", "--yes"); err != nil {
+		if err := s.ask(ctx, "Type yes to do it: ", "yes", "--yes", "changed"); err != nil {
 			return err
 		}
 	}

@@ -61,7 +61,8 @@ type backend struct {
 	time func(ctx context.Context) (ahead time.Duration, known bool, err error)
 	// caller says who runs the command.
 	caller func(ctx context.Context) string
-	// scanner reads all records, estimate says how many items that are, and how many bytes.
+	// scanner reads all records, estimate says how many items that are, and how many bytes; it is nil where reading
+	// them has no price.
 	scanner  ledger.Store
 	estimate func(ctx context.Context) (items, bytes int64, err error)
 	// stored reads a record's attributes as they are; nil if there are none.
@@ -75,6 +76,8 @@ type backend struct {
 // connect is the open of the real command.
 func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 	switch {
+	case g.Store != "" && g.Table != "":
+		return nil, misuse("a store and a table are named: use --store (IDEM_STORE) or --table (IDEM_TABLE), but not both")
 	case g.Store != "":
 		return connectTo(ctx, g, c)
 	case g.Table == "":

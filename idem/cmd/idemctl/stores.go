@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,14 +58,13 @@ func connectToPostgres(ctx context.Context, g Globals, c *serverClock) (*backend
 			err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now)
 			return timeOf(c, now, err)
 		},
-		estimate: func(ctx context.Context) (rows, bytes int64, err error) {
-			err = pool.QueryRow(ctx, `SELECT greatest(reltuples, 0)::bigint, pg_total_relation_size(oid) FROM pg_class
-	WHERE oid = 'idem_rows'::regclass`).Scan(&rows, &bytes)
-			return rows, bytes, err
-		},
 		stored: stored(store.Stored),
 	}, nil
 }
+
+// redisParameters are those of the URL of a Redis: two of the store, and those that the client reads.
+var redisParameters = []string{"prefix", "promise", "addr", "client_cache", "client_name", "db", "dial_timeout",
+	"master_set", "max_retries", "protocol", "skip_verify", "write_timeout"}
 
 func connectToRedis(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 	o, err := valkey.ParseURL(g.Store)
@@ -73,8 +73,18 @@ func connectToRedis(ctx context.Context, g Globals, c *serverClock) (*backend, e
 			"in a password write %%2F for /, and so on")
 	}
 	u, _ := url.Parse(g.Store)
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, misuse("--store: what is behind the question mark cannot be read")
+	}
+	for name := range query {
+		if !slices.Contains(redisParameters, name) {
+			return nil, misuse("--store: there is no parameter %q: the parameters are %s", name,
+				strings.Join(redisParameters, ", "))
+		}
+	}
 	// Where nothing executes it does not matter what the server promises.
-	promised := u.Query().Get("promise")
+	promised := query.Get("promise")
 	promise := map[string]redisstore.Promise{"": redisstore.Lossy, "lossy": redisstore.Lossy,
 		"durable": redisstore.Durable}[promised]
 	if promise == 0 {
@@ -85,7 +95,7 @@ func connectToRedis(ctx context.Context, g Globals, c *serverClock) (*backend, e
 	if err != nil {
 		return nil, &protocol.StoreError{Op: "connect", Down: true, Err: err}
 	}
-	store, err := redisstore.New(client, redisstore.Options{Promise: promise, Prefix: u.Query().Get("prefix")})
+	store, err := redisstore.New(client, redisstore.Options{Promise: promise, Prefix: query.Get("prefix")})
 	if err != nil {
 		return nil, err
 	}
@@ -105,16 +115,6 @@ func connectToRedis(ctx context.Context, g Globals, c *serverClock) (*backend, e
 				return 0, false, err
 			}
 			return timeOf(c, time.Unix(parts[0], parts[1]*1000), nil)
-		},
-		estimate: func(ctx context.Context) (keys, bytes int64, err error) {
-			for _, node := range client.Nodes() {
-				n, err := node.Do(ctx, node.B().Dbsize().Build()).AsInt64()
-				if err != nil {
-					return 0, 0, err
-				}
-				keys += n
-			}
-			return keys, 0, nil
 		},
 		stored: stored(store.Stored),
 	}, nil
@@ -146,5 +146,5 @@ func stored(read func(context.Context, string) ([]byte, error)) func(context.Con
 type noLetters struct{}
 
 func (noLetters) Dead(context.Context, int, string) ([]*outbox.Entry, string, error) {
-	return nil, "", misuse("the store has no outbox")
+	return nil, "", misuse("Redis keeps no messages: only DynamoDB and Postgres have an outbox")
 }
