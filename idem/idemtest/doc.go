@@ -40,7 +40,8 @@
 // local/cmd/with-dynamodb one for a whole go test, and dynamostore.CreateTable makes the
 // table. A process that dies there is a copy of the test binary that exits in its handler, and
 // that must not reach the line which starts the copy: dynamodb_test.go of this package is
-// such a test.
+// such a test. A transaction of pgstore needs Postgres: postgres.Shared, of
+// idem/testenv/postgres, starts one.
 //
 // The package imports testing: use it from tests only.
 package idemtest

@@ -85,7 +85,7 @@ func (s *Store) RecordReference(ctx context.Context, now time.Time, r protocol.R
 func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	unit, ok := f.Unit.(Unit)
 	if f.Unit != nil && !ok {
-		return fmt.Errorf("memstore: a %T cannot commit with the outcome: %w", f.Unit, errors.ErrUnsupported)
+		return fmt.Errorf("memstore: a %T commits in its database alone: test it there: %w", f.Unit, errors.ErrUnsupported)
 	}
 	if err := s.fits(f.Ending.Result); err != nil {
 		return err

@@ -49,6 +49,16 @@
 // The relay makes two statements for a message, and a few for each hundred. Where nothing waits, it makes two for each
 // destination and poll.
 //
+// # Test it
+//
+// A [Tx] is a transaction of a server: memstore cannot commit it. Package idem/testenv/postgres starts one for tests,
+// and makes a database for each:
+//
+//	pool, err := pgxpool.New(t.Context(), postgres.Shared(t).Database(t))
+//
+// A handler that takes the function as a value, such as func(context.Context, Order) (Placed, error), is tested over
+// memstore with another function in its place.
+//
 // # What it costs
 //
 // A first execution is two round trips, a claim and an outcome; a replay is one. A handler with a transaction makes

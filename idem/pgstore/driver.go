@@ -104,8 +104,12 @@ func change(ctx context.Context, on querier, c *casstore.Change, messages ...*ou
 func (d driver) Write(ctx context.Context, c casstore.Change) (row casstore.Row, written bool, err error) {
 	if c.Unit != nil {
 		u, ok := c.Unit.(*unit)
-		if !ok || u.store.driver.pool != d.pool {
-			return row, false, fmt.Errorf("pgstore: a %T cannot commit with the outcome: %w", c.Unit, errors.ErrUnsupported)
+		switch {
+		case !ok:
+			return row, false, fmt.Errorf("pgstore: a %T cannot commit in Postgres: %w", c.Unit, errors.ErrUnsupported)
+		case u.store.driver.pool != d.pool:
+			return row, false, fmt.Errorf("pgstore: the transaction is of another pool than the engine's store: use one pool "+
+				"for both: %w", errors.ErrUnsupported)
 		}
 		return u.commit(ctx, &c)
 	}

@@ -54,6 +54,10 @@ type unit struct {
 // the function returns an error, answers with a refusal such as HTTP 402, or calls [idem.Abort]. In shadow the
 // function does not run, and the error says so.
 //
+// It may be called within a handler, such as one under the middleware of idemhttp. Then the transaction commits with
+// that handler's outcome: that the function has returned a result says nothing yet, and an answer of 400 or more rolls
+// it back. Outside an operation it panics: put the route under the middleware, or call it by [idem.Do].
+//
 // The transaction holds a connection until the outcome is recorded. A statement that fails makes Postgres refuse all
 // later ones of the transaction, and its commit.
 func Transact[In, Out any](s *Store,
@@ -67,7 +71,7 @@ func Transact[In, Out any](s *Store,
 			if errors.Is(err, errors.ErrUnsupported) {
 				return out, idem.NotExecuted(err)
 			}
-			panic("pgstore.Transact: " + err.Error())
+			panic("pgstore.Transact: " + err.Error() + "; under idemhttp, declare the route's operation")
 		}
 		own, ok := u.(*unit)
 		if !ok || own.store != s {

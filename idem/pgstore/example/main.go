@@ -124,8 +124,11 @@ func background(store *pgstore.Store, warehouseURL string) ([]func(context.Conte
 		return nil, err
 	}
 	problems := func(ctx context.Context, all []string, err error) {
-		if (err != nil || len(all) > 0) && ctx.Err() == nil {
-			slog.Warn("in the background", "problems", all, "error", err)
+		if err != nil && len(all) == 0 {
+			all = []string{err.Error()}
+		}
+		if len(all) > 0 && ctx.Err() == nil {
+			slog.Warn("in the background", "problems", all)
 		}
 	}
 	return []func(context.Context){
