@@ -222,7 +222,8 @@ type timed struct {
 	end time.Time
 }
 
-func (s *timed) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, id string, expires time.Time) (bool, error) {
+func (s *timed) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, id string, expires time.Time) (
+	bool, error) {
 	s.end, _ = ctx.Deadline()
 	return s.memoryStore.Dispatch(ctx, now, e, id, expires)
 }

@@ -222,7 +222,8 @@ func flags(text string) string { return asFlags.Replace(text) }
 // ask has an operator confirm. done is what was done to nothing if they do not.
 func (s *session) ask(ctx context.Context, prompt, want, flag, done string) error {
 	if !s.asks {
-		return fmt.Errorf("nothing was %s: the input is no terminal, where the question could be answered: use %s", done, flag)
+		return fmt.Errorf("nothing was %s: the input is no terminal, where the question could be answered: use %s",
+			done, flag)
 	}
 	fmt.Fprint(s.err, prompt)
 	answer, err := bufio.NewReader(interruptible{ctx, s.in}).ReadString('\n')

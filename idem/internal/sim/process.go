@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -74,11 +75,12 @@ func (p *process) isCut(call string) bool {
 func (p *process) observe(_ context.Context, n notice.Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch n.Kind {
-	case notice.OutcomeDropped, notice.LeaseLost, notice.Unreadable:
-		if p.doubt.IsZero() {
-			p.doubt = time.Now()
-		}
+	lost := []notice.Kind{notice.OutcomeDropped, notice.LeaseLost, notice.Unreadable}
+	if p.dead {
+		lost = append(lost, notice.OutcomeLanded) // its writes are answered, and change nothing
+	}
+	if slices.Contains(lost, n.Kind) && p.doubt.IsZero() {
+		p.doubt = time.Now()
 	}
 }
 
