@@ -29,11 +29,10 @@ const (
 	// Reserved is the zero value: a claim is written first, the handler runs under
 	// it, and its outcome is written last. At most one attempt runs at a time.
 	Reserved Mode = iota
-	// Atomic takes no claim: two first calls at once both run the handler, one of them
-	// commits, and the other gets its outcome. One write records the outcome together
-	// with its [Unit] of work, or nothing at all. It takes repeatable operations only, and no steps.
-	// A result commits, and so does an error marked [Permanent], without the unit. After any other
-	// error nothing is written. A commit that cannot be confirmed is a [*CommitError].
+	// Atomic takes no claim: two first calls at once both run the handler, one of them commits, and the other gets
+	// its outcome. One write records the outcome together with its [Unit] of work, or nothing at all. It takes
+	// repeatable operations only, and no steps. A result commits, and so does an error marked [Permanent], without
+	// the unit. After any other error nothing is written. A commit that cannot be confirmed is a [*CommitError].
 	Atomic
 )
 
@@ -49,8 +48,7 @@ const (
 	maxRetention = 5 * 365 * 24 * time.Hour
 )
 
-// Operation names a unit of work and its policy. It is a plain value, declared
-// once and copied freely:
+// Operation names a unit of work and its policy. It is a plain value, declared once and copied freely:
 //
 //	var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 type Operation struct {
@@ -67,9 +65,8 @@ type Operation struct {
 	// MinTime is the least time the handler must have before the guard, at least a millisecond;
 	// zero means [DefaultMinTime]. With less left the caller gets what is recorded, else [ErrOutOfTime].
 	MinTime time.Duration
-	// Classify decides what an attempt's end means, by what the handler returned (over HTTP an
-	// *idemhttp.Response) and its error. [ClassDefault] leaves that to the default rules. It must
-	// be safe for concurrent use.
+	// Classify decides what an attempt's end means, by what the handler returned (over HTTP an *idemhttp.Response)
+	// and its error. [ClassDefault] leaves that to the default rules. It must be safe for concurrent use.
 	Classify func(ctx context.Context, result any, err error) Class
 	// OnStoreFailure says whether the handler may run without a claim. The zero value is FailClosed.
 	OnStoreFailure StorePolicy

@@ -6,9 +6,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// refused ends an attempt whose unit of work the store refused. The refusal is the
-// handler's error, unless the call makes an answer of it, and its class says what
-// becomes of the record, without the unit.
+// refused ends an attempt whose unit of work the store refused. The refusal is the handler's error, unless the call
+// makes an answer of it, and its class says what becomes of the record, without the unit.
 func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome, error) {
 	end := c.judge(r)
 	if c.a.atomic() {
@@ -62,9 +61,8 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 	return end
 }
 
-// undo compensates the steps of an operation that fails permanently because its unit of
-// work was refused, while the lease is still renewed. Nothing is undone if the commit may
-// still land: that is left to the next attempt.
+// undo compensates the steps of an operation that fails permanently because its unit of work was refused, while the
+// lease is still renewed. Nothing is undone if the commit may still land: that is left to the next attempt.
 func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	if r.Ambiguous {
 		return ClassUncertain
@@ -79,9 +77,8 @@ func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	return c.applySteps(l.ctx, a, &c.ans, class)
 }
 
-// refusedAtomic ends an attempt in atomic mode whose unit of work was refused. If a
-// concurrent duplicate's commit is the reason, the record's own condition fails too and
-// is reported first: that is no refusal.
+// refusedAtomic ends an attempt in atomic mode whose unit of work was refused. If a concurrent duplicate's commit is
+// the reason, the record's own condition fails too and is reported first: that is no refusal.
 func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, end ending) (Outcome, error) {
 	if r.Ambiguous {
 		if taken, out, err := c.withdrawCommit(ctx, r.Err); !taken {

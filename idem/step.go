@@ -26,8 +26,7 @@ const (
 // soon as it is sent, or refuses one that arrives late.
 const Immediately time.Duration = -1
 
-// StepConfig says how a [Step] runs. The zero value, as nil, means [AtLeastOnce], a
-// single try, and nothing to undo.
+// StepConfig says how a [Step] runs. The zero value, as nil, means [AtLeastOnce], a single try, and nothing to undo.
 type StepConfig[T any] struct {
 	// Semantics says how often the function may run. The zero value is [AtLeastOnce].
 	Semantics StepSemantics
@@ -35,12 +34,11 @@ type StepConfig[T any] struct {
 	Reference string
 	// Retry lets the step try again within its attempt. The zero value means a single try.
 	Retry Retry
-	// Compensate undoes the step once it has a result. When the operation fails (a [Permanent] error,
-	// a response that is a refusal, [Abort]), the compensations of its steps run in reverse order,
-	// each recorded as a step, before the failure is recorded. From the first one on no step runs
-	// forward, and later attempts finish undoing. It runs at least once, with a [Token] of its own,
-	// under Retry. Its error ends the attempt by the operation's declaration, a [Permanent] one parks
-	// the operation.
+	// Compensate undoes the step once it has a result. When the operation fails (a [Permanent] error, a response that
+	// is a refusal, [Abort]), the compensations of its steps run in reverse order, each recorded as a step, before
+	// the failure is recorded. From the first one on no step runs forward, and later attempts finish undoing. It runs
+	// at least once, with a [Token] of its own, under Retry. Its error ends the attempt by the operation's
+	// declaration, a [Permanent] one parks the operation.
 	Compensate func(ctx context.Context, result T) error
 	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier attempt and
 	// left no outcome, for example by asking the provider with the step's [Token]. It is called
@@ -48,11 +46,10 @@ type StepConfig[T any] struct {
 	// [NotExecuted] says that the step had no effect: its function runs, unless steps are being
 	// undone. After any other error the step stays open. The operation must be [Repeatable].
 	Interrupted func(ctx context.Context, began time.Time) (T, error)
-	// NotFoundFinalAfter is the time since the step began before which a NotExecuted error of
-	// Interrupted is not conclusive: the longest that the function runs plus the longest that a
-	// request takes to the other system. Before that, and [Options.Margin], a repeatable operation is
-	// released, and the next attempt asks again. Required with Interrupted: at least a millisecond,
-	// or [Immediately].
+	// NotFoundFinalAfter is the time since the step began before which a NotExecuted error of Interrupted is not
+	// conclusive: the longest that the function runs plus the longest that a request takes to the other system.
+	// Before that, and [Options.Margin], a repeatable operation is released, and the next attempt asks again.
+	// Required with Interrupted: at least a millisecond, or [Immediately].
 	NotFoundFinalAfter time.Duration
 }
 
@@ -65,12 +62,11 @@ type StepConfig[T any] struct {
 // that the Step is inside another one's function, outside an operation, or comes after its handler
 // has returned. Nothing has run or been written then.
 //
-// An error of fn is returned, and its marks end here. A [Permanent] error is the step's outcome: a
-// later attempt gets it as a [*RecordedError]. It does not fail the operation: the handler does, by
-// returning [PermanentStep](err). After any other error the step has no outcome; a later attempt
-// runs it again, unless AtMostOnce forbids it. A result that cannot be encoded, or is too large for
-// the store, gives a [*StepUnavailableError], now and later. A step for which the record might have
-// no room is not run ([protocol.StepRoom]).
+// An error of fn is returned, and its marks end here. A [Permanent] error is the step's outcome: a later attempt gets
+// it as a [*RecordedError]. It does not fail the operation: the handler does, by returning [PermanentStep](err).
+// After any other error the step has no outcome; a later attempt runs it again, unless AtMostOnce forbids it. A
+// result that cannot be encoded, or is too large for the store, gives a [*StepUnavailableError], now and later. A
+// step for which the record might have no room is not run ([protocol.StepRoom]).
 //
 // Each step is one write of the whole record, two if it is AtMostOnce, billed by its size. If a write
 // cannot be confirmed, or the handler returns while a step runs, the operation stops: its context
@@ -95,15 +91,13 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	return out, nil
 }
 
-// tried is what a step's function gave that succeeded: an encoded result, or why
-// there is none.
+// tried is what a step's function gave that succeeded: an encoded result, or why there is none.
 type tried struct {
 	raw  []byte
 	lost error
 }
 
-// encoding keeps the function's error apart from its codec's: what succeeded is done,
-// whatever becomes of its result.
+// encoding keeps the function's error apart from its codec's: what succeeded is done, whatever becomes of its result.
 func encoding[T any](fn func(context.Context) (T, error)) func(context.Context) (tried, error) {
 	return func(ctx context.Context) (tried, error) {
 		v, err := fn(ctx)

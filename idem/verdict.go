@@ -7,9 +7,8 @@ import (
 
 var errResponse = errors.New("the handler answered with a failure")
 
-// applySteps decides what the steps make of the handler's end: an operation that
-// was stopped, or has an open step, has no outcome; one that fails is undone
-// first.
+// applySteps decides what the steps make of the handler's end: an operation that was stopped, or has an open step,
+// has no outcome; one that fails is undone first.
 func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, class Class) Class {
 	j := &a.journal
 	halted := j.close()
@@ -65,10 +64,9 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 	return class
 }
 
-// verdict is the failure for which an earlier attempt has begun to undo the operation.
-// It is the outcome, whatever this attempt's handler returns, with two exceptions: a
-// response that is a refusal, and any answer of a handler that has called Abort, say it
-// in their own words.
+// verdict is the failure for which an earlier attempt has begun to undo the operation. It is the outcome, whatever
+// this attempt's handler returns, with two exceptions: a response that is a refusal, and any answer of a handler that
+// has called Abort, say it in their own words.
 func (j *journal) verdict(class Class, err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
