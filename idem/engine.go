@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"reflect"
 	"strconv"
@@ -119,6 +120,17 @@ func (e *Engine) guarded(s Store) Store {
 	s = guard.Holding(guard.Withdrawals(guard.Hot(s), e.opts.Margin))
 	e.pending = guard.NewPending(s, e.now, e.opts.FinishBudget, e.report)
 	return e.pending
+}
+
+// Check returns why calls cannot execute the operation over the store, or be accepted for later; nil if they can.
+func (e *Engine) Check(op Operation, later bool) error {
+	if err := op.Check(); err != nil || op.Shadow && !later {
+		return err
+	}
+	if err := e.traits.Refuses(op.Mode == Atomic, op.Repeat, later); err != nil {
+		return fmt.Errorf("operation %q: %w", op.Name, err)
+	}
+	return nil
 }
 
 // Now returns the engine's time, with which a record's times are compared.

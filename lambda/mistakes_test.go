@@ -10,6 +10,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,6 +30,13 @@ func requireConfigPanic(t *testing.T, f func(), text ...string) {
 
 // returning is a handler of payments whose result is of that type.
 func returning[Out any](context.Context, payment) (out Out, err error) { return out, nil }
+
+// lossy is a store that may lose what it has confirmed.
+type lossy struct{ idem.Store }
+
+func (lossy) Traits() protocol.Traits {
+	return protocol.Traits{Lossy: &idem.ConfigError{Problem: "it is lossy"}}
+}
 
 // Mistakes in the set-up are found when the handler, or its key function, is made.
 func TestMistakesInTheSetUp(t *testing.T) {
@@ -63,6 +71,9 @@ func TestMistakesInTheSetUp(t *testing.T) {
 
 		{says{"engine is nil"}, func() { Wrap(nil, charge, byPaymentID, returning[receipt]) }},
 		{says{"Name is empty"}, func() { Wrap(e, unnamed, byPaymentID, returning[receipt]) }},
+		{says{`operation "charge"`, "it is lossy"}, func() {
+			Wrap(newEngine(t, lossy{memory()}), charge, byPaymentID, returning[receipt])
+		}},
 		{says{"key function is nil"}, func() { Wrap(e, charge, nil, returning[receipt]) }},
 		{says{"handler is nil"}, func() { Wrap[payment, receipt](e, charge, byPaymentID, nil) }},
 		{says{"no JSON pointer"}, func() { Wrap(e, charge, byPaymentID, returning[receipt], WithSelect(selection)) }},

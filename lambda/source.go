@@ -121,8 +121,8 @@ func checkHandler(what string, engine *idem.Engine, op idem.Operation, missingKe
 	switch {
 	case engine == nil:
 		return invalid(what, op, "the engine is nil: make one with idem.New")
-	case op.Check() != nil:
-		return op.Check()
+	case engine.Check(op, false) != nil:
+		return engine.Check(op, false)
 	case missingKey != "":
 		return invalid(what, op, "the key function is nil: say where the key is, such as "+missingKey)
 	case noHandler:

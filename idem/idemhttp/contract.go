@@ -101,6 +101,9 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 		if err := opts.MaxAge.fits(d.op); err != nil {
 			return nil, err
 		}
+		if err := engine.Check(d.op, false); err != nil {
+			return nil, err
+		}
 	}
 	if c.anyShadow && allShadow {
 		// A name of few values, since operations are a dimension of metrics.

@@ -134,6 +134,9 @@ func (routes LaterRoutes) of(c *Contract) (accepted, error) {
 			return nil,
 				mistake("Later has the route %q, whose operation is in shadow: that records nothing that a worker could run", name)
 		}
+		if err := c.engine.Check(d.op, true); err != nil {
+			return nil, err
+		}
 		if l.StartWithin < 0 || l.StartWithin != 0 && l.StartWithin < time.Second {
 			return nil, mistake("Later of route %q: StartWithin is %v: use at least one second, or zero for %v",
 				name, l.StartWithin, later.DefaultStartWithin)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -99,6 +100,35 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 	require.ErrorContains(t, err, "engine is nil")
 	_, err = New(newEngine(t, memory()), good, nil, nil)
 	require.ErrorContains(t, err, "SingleTenant")
+}
+
+// lossy is a store that may lose what it has confirmed.
+type lossy struct{ idem.Store }
+
+func (lossy) Traits() protocol.Traits {
+	return protocol.Traits{Lossy: &idem.ConfigError{Problem: "it is lossy"}}
+}
+
+// What no call could execute is refused when the contract is made.
+func TestRoutesThatTheStoreCannotKeep(t *testing.T) {
+	again := charge
+	again.Repeat = idem.Repeatable
+	later := &Options{Later: LaterRoutes{"POST /a": {Status: "/a/{id}"}}}
+	shadow := charge
+	shadow.Shadow = true
+	for _, c := range []struct {
+		op      idem.Operation
+		o       *Options
+		refused bool
+	}{{charge, nil, true}, {again, later, true}, {again, nil, false}, {shadow, nil, false}, {Unprotected, nil, false}} {
+		_, err := New(newEngine(t, lossy{memory()}), Routes{"POST /a": c.op}, SingleTenant, c.o)
+		if !c.refused {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorAs(t, err, new(*idem.ConfigError))
+		require.ErrorContains(t, err, `operation "charge": `)
+	}
 }
 
 func TestOptionsAreCopied(t *testing.T) {
