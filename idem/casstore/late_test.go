@@ -2,6 +2,7 @@ package casstore_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -189,5 +190,27 @@ func TestWhatIsSeenIsNotConfirmed(t *testing.T) {
 		seen := d.Table.Row("t#op#k").Row.Version
 		require.NoError(t, s.Acquire(t.Context(), now, claim("a")))
 		require.NotEqual(t, seen, d.Table.Row("t#op#k").Row.Version, "it is written again, also by another call")
+	})
+}
+
+// The server's refusal says more than a last try that is too late. That may have been applied all the same.
+func TestARefusalIsNotForgottenForATryThatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := newStore(t)
+		full, tries := errors.New("OOM"), 0
+		d.fault = func(ctx context.Context, _ string, _ func()) error {
+			if tries++; tries == 1 {
+				return &protocol.StoreError{Down: true, Throttled: true, Err: full}
+			}
+			<-ctx.Done()
+			return &protocol.StoreError{Down: true, Ambiguous: true, Err: ctx.Err()}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := s.Acquire(ctx, now, claim("a"))
+		failed := new(protocol.StoreError)
+		require.ErrorAs(t, err, &failed)
+		require.ErrorIs(t, err, full)
+		require.True(t, failed.Throttled && failed.Ambiguous)
 	})
 }

@@ -95,7 +95,8 @@ type try struct {
 	ctx   context.Context
 	op    string
 	n     int
-	maybe bool // an earlier try may have been applied
+	maybe bool  // an earlier try may have been applied
+	last  error // of the last try that was not too late: it says more
 }
 
 // once makes one try, in its share of the time: so much at most, and what so many bytes need.
@@ -126,7 +127,11 @@ func (c *Change) size() int {
 func (t *try) again(err error) bool {
 	failed, ok := errors.AsType[*protocol.StoreError](err)
 	t.maybe = t.maybe || ok && failed.Ambiguous
-	if late := errors.Is(err, context.DeadlineExceeded); !late && (!ok || !failed.Ambiguous && !failed.Down) {
+	late := errors.Is(err, context.DeadlineExceeded)
+	if !late {
+		t.last = err
+	}
+	if !late && (!ok || !failed.Ambiguous && !failed.Down) {
 		return false
 	}
 	pause := time.Duration(0)
@@ -149,6 +154,9 @@ func (t *try) again(err error) bool {
 // failed is the error of a call that was not made: an answer as it is.
 func (t *try) failed(err error) error {
 	failed, ok := errors.AsType[*protocol.StoreError](err)
+	if said, before := errors.AsType[*protocol.StoreError](t.last); ok && before && errors.Is(err, context.DeadlineExceeded) {
+		failed = said
+	}
 	switch {
 	case ok:
 		e := *failed
