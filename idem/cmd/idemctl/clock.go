@@ -121,7 +121,7 @@ func (c *serverClock) listen(stack *middleware.Stack) error {
 }
 
 // errUndated refuses changes.
-var errUndated = errors.New("the replies of the table's endpoint have no Date, so its time is unknown, " +
+var errUndated = errors.New("the server's replies have no Date, so its time is unknown, " +
 	"and nothing was changed: leave the header in where a proxy takes it out")
 
 // askTime has the clock hear the endpoint before the time is used.
@@ -132,14 +132,14 @@ func (s *session) askTime(ctx context.Context) error {
 		return err
 	case !known:
 		s.undated = true
-		say(s.err, "The replies of the table's endpoint have no Date: times are those of this machine, "+
+		say(s.err, "The server's replies have no Date: times are those of this machine, "+
 			"and changes are refused.")
 	case ahead.Abs() > idem.DefaultMargin+time.Second:
 		word := "fast"
 		if ahead < 0 {
 			word = "slow"
 		}
-		say(s.err, "The clock of this machine is %s by %s: times are those of the table's endpoint.", word, view.Span(ahead))
+		say(s.err, "The clock of this machine is %s by %s: times are those of the server.", word, view.Span(ahead))
 	}
 	return nil
 }

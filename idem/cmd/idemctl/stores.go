@@ -30,8 +30,10 @@ func (g Globals) where() (string, string) {
 func connectTo(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 	scheme, _, _ := strings.Cut(g.Store, "://")
 	switch {
-	case len(g.KMSKey) > 0:
-		return nil, misuse("--kms-key is for tables of DynamoDB: the store keeps results as they are")
+	case len(g.KMSKey)+len(g.KMSContext) > 0:
+		return nil, misuse("--kms-key and --kms-context are for tables of DynamoDB: the store keeps results as they are")
+	case g.Region != "" || g.Profile != "":
+		return nil, misuse("--region and --profile are for tables of DynamoDB: --store has all of the address")
 	case scheme == "postgres", scheme == "postgresql":
 		return connectToPostgres(ctx, g, c)
 	case scheme == "redis", scheme == "rediss":

@@ -210,4 +210,9 @@ func TestStoresThatAreNone(t *testing.T) {
 	}
 	said := at(t, "postgres://127.0.0.1:1/x", exitUsage, "list", "--table", "idempotency")
 	require.Contains(t, said, "use --store (IDEM_STORE) or --table (IDEM_TABLE), but not both")
+	for _, flag := range []string{"--region", "--profile", "--kms-key"} {
+		said = at(t, "postgres://127.0.0.1:1/x", exitUsage, "list", flag, "a")
+		require.Contains(t, said, flag)
+		require.Contains(t, said, "for tables of DynamoDB")
+	}
 }
