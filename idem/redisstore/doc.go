@@ -78,7 +78,7 @@
 //
 // An ACL needs +eval, +evalsha, +hmget, +hget, +get, +zrange, and in the script also +hset, +hdel, +unlink, +persist,
 // +pexpireat, +set, +zadd, +zrem and +time, on the keys idem:*. Scans and [Store.Check] need +scan, +role, +info and
-// +config|get, and the client needs +hello, +ping and +cluster.
+// +config|get, and the client needs +hello, +ping and +cluster, and +select for another database than 0.
 //
 // # What it refuses
 //
