@@ -5,7 +5,7 @@
 
 GO      ?= go
 WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
-FUZZ    ?= 20s
+FUZZ    ?= 10s
 # The packages of all modules of the workspace: a path that begins with ./ names those of one.
 ALL     := github.com/idem-go/idempotency/...
 # CDK's packages are large and have no concurrency of ours.
@@ -17,17 +17,15 @@ SMOKE   ?=
 # The proofs start processes, or read what lies in the repository, and wait. In each
 # group the longest packages come first, so that no core waits for one at the end.
 PROOFS  := ./local/proof/outside ./local/proof/relay ./local/proof/deliveries ./local/proof/later ./local/proof/... ./local/measure/...
-FIRST   := ./local/cmd/stack ./idem/reconcile ./local/cloud ./local/cmd/smoke ./idem/outbox
+FIRST   := ./local/cmd/stack ./idem/pgstore/... ./idem/redisstore ./idem/reconcile ./local/cloud ./local/cmd/smoke ./idem/outbox
 # Under the race detector these take ten times as long: the walks of idem/protocol start no
 # goroutine, the thousands of runs of idem/internal/sim and idem/idemtest mostly make one call
 # at a time, and idem/dynamostore compresses results of megabytes, and waits for DynamoDB Local.
 WALKS   := ./idem/dynamostore ./idem/protocol ./idem/internal/sim ./idem/idemtest
 LIBRARY  = $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure)(/|$$)')
 BUT_WALKS = $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol|idem/internal/sim|idem/idemtest|idem/dynamostore)(/|$$)')
-# Further flags of go test for every group, and for the proofs.
-# make lint vets.
+# Flags of go test for every group. make lint vets.
 FLAGS        := -vet=off -timeout 20m
-PROOFS_FLAGS :=
 # Further flags of go test for the long versions.
 VERIFY_FLAGS :=
 LONG_FLAGS    = -vet=off -count=1 -timeout 45m $(VERIFY_FLAGS)
@@ -64,7 +62,7 @@ test-library: servers
 
 .PHONY: test-proofs
 test-proofs: servers
-	@$(call group,proofs with whole functions (crashes and outages and every gateway),$(GO) test $(FLAGS) $(PROOFS_FLAGS) $(PROOFS))
+	@$(call group,proofs with whole functions (crashes and outages and every gateway),$(GO) test $(FLAGS) $(PROOFS))
 	@$(call group,routers of other makers,GOWORK=off $(GO) -C local/proof/frameworks test $(FLAGS) ./...)
 
 .PHONY: test-cdk
@@ -82,13 +80,14 @@ tidy: ## Tidy the go.mod of every module
 	@./local/cmd/tidy.sh
 
 .PHONY: verify
-verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=20s each), mutants, bench and size
+verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=10s each), mutants, bench and size
 	@$(MAKE) -k --no-print-directory verify-tests fuzz mutants bench size
 
 .PHONY: verify-tests
-verify-tests: verify-library verify-proofs verify-walks verify-races verify-cdk
+verify-tests: servers
+	@$(MAKE) -k -j2 --no-print-directory verify-library verify-proofs verify-walks verify-races verify-cdk
 
-# The long versions of the groups, under the race detector where there are goroutines of ours.
+# The long versions of the groups. The race detector is for what has goroutines of ours: proofs start processes.
 .PHONY: verify-library
 verify-library: servers
 	@$(call group,library and functions and what runs them here (long and race detector),IDEM_LONG=1 $(GO) test -race $(LONG_FLAGS) $(FIRST) $(BUT_WALKS))
@@ -98,17 +97,17 @@ verify-walks: servers
 	@$(call group,walks and the store over DynamoDB Local (long),IDEM_LONG=1 $(GO) test $(LONG_FLAGS) $(WALKS))
 
 verify-%:
-	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="$(LONG_FLAGS)" PROOFS_FLAGS="-race" test-$*
+	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="$(LONG_FLAGS)" test-$*
 
-# The long versions of these have more cases, and no more goroutines.
+# The long versions of these have more cases or processes, and no more goroutines.
 .PHONY: verify-races
 verify-races: servers
-	@$(call group,walks and the store over DynamoDB Local (race detector),IDEM_LONG= $(GO) test -race $(LONG_FLAGS) ./idem/dynamostore ./idem/internal/sim ./idem/idemtest)
+	@$(call group,walks and the store over DynamoDB Local (race detector),IDEM_LONG= $(GO) test -race $(LONG_FLAGS) ./idem/dynamostore ./idem/internal/sim ./idem/idemtest ./local/proof/linear)
 
 # Until Go 1.27 the end of the time may be taken for a failure that has found nothing
 # (https://go.dev/issue/75804).
 .PHONY: fuzz
-fuzz: ## Run every fuzz test for FUZZ (20s)
+fuzz: ## Run every fuzz test for FUZZ (10s)
 	@failed=0; out=$$(mktemp); for pkg in $$($(GO) list $(ALL)); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "==> fuzzing $$f in $$pkg for $(FUZZ)"; \

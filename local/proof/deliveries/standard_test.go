@@ -17,7 +17,7 @@ import (
 // there are as many as the busiest machine may use up.
 func size() (count, odds, receives int) {
 	if rig.Long() {
-		return 1200, 75, 40
+		return 600, 75, 40
 	}
 	return 60, 60, 1000
 }

@@ -26,7 +26,7 @@ import (
 func TestAcceptedRequestsComeToOneEnd(t *testing.T) {
 	count, atOnce, limit := 40, 48, 2*time.Minute
 	if rig.Long() {
-		count, atOnce, limit = 1000, 64, 20*time.Minute
+		count, atOnce, limit = 500, 64, 20*time.Minute
 	}
 	began := time.Now()
 	s := newSetup(t)
