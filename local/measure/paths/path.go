@@ -149,7 +149,7 @@ func NewStage(store reconcile.Store, table, value string) (*Stage, error) {
 	var err error
 	s.Engine, err = idem.New(store, &idem.Options{
 		Now: func() time.Time { return time.Now().Add(s.ahead) }, Lease: lease,
-		ClaimBudget: 10 * time.Second, FinishBudget: 10 * time.Second,
+		ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute,
 	})
 	return s, err
 }

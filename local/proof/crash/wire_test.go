@@ -289,5 +289,5 @@ func has(vals map[string]attribute, name string) bool {
 
 // patient keeps a slow machine from being taken for an outage.
 func patient(clock *idemtest.Clock) idem.Options {
-	return idem.Options{Now: clock.Now, ClaimBudget: 10 * time.Second, FinishBudget: 10 * time.Second}
+	return idem.Options{Now: clock.Now, ClaimBudget: time.Minute, FinishBudget: time.Minute}
 }
