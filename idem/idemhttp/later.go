@@ -62,7 +62,7 @@ type Later struct {
 	Status string
 
 	// Enqueue adds the message that brings the worker to the unit of work, with the id of the
-	// record as its body, such as with dynamostore.TxOf. See [later.Accept]. Nil is for workers that the
+	// record as its body, such as with dynamostore.TxOf or pgstore.Transact. See [later.Accept]. Nil is for workers that the
 	// table's stream brings.
 	Enqueue later.EnqueueFunc
 

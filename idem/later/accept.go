@@ -17,7 +17,7 @@ import (
 const DefaultStartWithin = protocol.DefaultStartWithin
 
 // EnqueueFunc adds the message that brings the worker to the [idem.Unit] of work, with the id of
-// the record, such as with dynamostore.TxOf. An error accepts nothing.
+// the record, such as with dynamostore.TxOf or pgstore.Transact. An error accepts nothing.
 type EnqueueFunc func(ctx context.Context, id string) error
 
 // Accept records the input under the key, for a worker that runs [Work], and returns when that

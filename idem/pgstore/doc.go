@@ -49,6 +49,20 @@
 // The relay makes two statements for a message, and a few for each hundred. Where nothing waits, it makes two for each
 // destination and poll.
 //
+// # Accepted work
+//
+// Work for later is accepted together with the message that brings its worker: call the function that [Transact] makes
+// where package later asks for an EnqueueFunc. The worker's rows commit with its outcome.
+//
+//	enqueue := pgstore.Transact(store, func(_ context.Context, tx *pgstore.Tx, id string) (any, error) {
+//		return nil, tx.Publish("work", outbox.Message{Destination: "work", Body: []byte(id)})
+//	})
+//	later.Accept[Statement](ctx, engine, key, month, func(ctx context.Context, id string) error {
+//		_, err := enqueue(ctx, id)
+//		return err
+//	})
+//	later.Work(ctx, engine, operation, id, pgstore.Transact(store, write)) // the message has brought the id
+//
 // # Test it
 //
 // A [Tx] is a transaction of a server: memstore cannot commit it. Package idem/testenv/postgres starts one for tests,
