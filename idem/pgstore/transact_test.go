@@ -168,12 +168,18 @@ func TestAPanicRollsBack(t *testing.T) {
 func TestTheLeaseIsRenewedDuringATransaction(t *testing.T) {
 	s := newShop(t, postgres.Shared(t).Database(t))
 	var err error
-	short := patient
-	short.Lease, short.Margin = 3*time.Second, time.Millisecond
-	s.engine, err = idem.New(s.store, &short)
+	renewed := patient
+	renewed.Lease = 12 * time.Second
+	s.engine, err = idem.New(s.store, &renewed)
 	require.NoError(t, err)
+	until := func() time.Time {
+		rec, err := s.store.Get(t.Context(), order.Key("acme", "a").ID())
+		require.NoError(t, err)
+		return rec.LeaseUntil
+	}
 	s.handler = func(ctx context.Context, tx *pgstore.Tx, id string) (string, error) {
-		time.Sleep(4 * time.Second)
+		first := until()
+		require.Eventually(t, func() bool { return until().After(first) }, time.Minute, 100*time.Millisecond)
 		_, err := s.order(order, id)
 		require.ErrorIs(t, err, idem.ErrInFlight)
 		return insert(ctx, tx, id)
