@@ -53,8 +53,7 @@ var outsideFaults = []fault{
 	{"its reply is lost", false, false, false},
 }
 
-// play plays a life in which something happens to the n-th request, and returns how many
-// requests there were.
+// play plays a life in which something happens to the n-th request, and returns how many requests there were.
 func (o *outside) play(life []maker, n int, how fault) int {
 	o.t.Helper()
 	sent := 0

@@ -17,8 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 )
 
-// base is a fixed instant; expiry lies far ahead of the real clock, since
-// DynamoDB Local does delete what is past.
+// base is a fixed instant; expiry lies far ahead of the real clock, since DynamoDB Local does delete what is past.
 var base = time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // fixture is a store on a fresh table, its wire, and another client of the table.
@@ -30,8 +29,7 @@ type fixture struct {
 	o     *Options
 }
 
-// patient gives calls the time that a busy machine may need: how fast the table
-// answers is not what is tested.
+// patient gives calls the time that a busy machine may need: how fast the table answers is not what is tested.
 var patient = Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute}
 
 // unhurried does the same for an engine.

@@ -28,9 +28,7 @@ type box struct {
 
 func openBox(t *testing.T) *box { return open(t, nil).box() }
 
-func (f *fixture) box() *box {
-	return &box{must(NewOutbox(f.clientAs(asRelay), f.table, &patient)), f}
-}
+func (f *fixture) box() *box { return &box{must(NewOutbox(f.clientAs(asRelay), f.table, &patient)), f} }
 
 func order(key string) outbox.Message {
 	return outbox.Message{

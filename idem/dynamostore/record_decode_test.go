@@ -171,8 +171,7 @@ func FuzzDecodeNumbers(f *testing.F) {
 	})
 }
 
-// jsonResult is at least size bytes of what services return: names repeated,
-// values that are partly random.
+// jsonResult is at least size bytes of what services return: names repeated, values that are partly random.
 func jsonResult(size int) []byte {
 	r := rand.New(rand.NewPCG(1, uint64(size)))
 	people := []string{"Ada Lovelace", "Grace Hopper", "Alan Turing", "Edsger Dijkstra", "Barbara Liskov"}

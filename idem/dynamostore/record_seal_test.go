@@ -112,8 +112,7 @@ func TestSealedResultsFailClosed(t *testing.T) {
 	})
 }
 
-// What has run is recorded and never runs again, whatever the sealer does. Its result is added
-// once it can be sealed.
+// What has run is recorded and never runs again, whatever the sealer does. Its result is added once it can be sealed.
 func TestAResultThatCannotBeSealed(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no key")

@@ -20,8 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scripted is a store whose client answers with the errors in turn, the last one
-// for ever, and a count of the tries.
+// scripted is a store whose client answers with the errors in turn, the last one for ever, and a count of the tries.
 func scripted(errs ...error) (*Store, *int) {
 	n := new(int)
 	return faked(func(context.Context, any) (item, error) {

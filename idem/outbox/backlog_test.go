@@ -168,8 +168,7 @@ func (f frozen) then() *memoryStore {
 	return s
 }
 
-// A sweep sends all of a long lane, also where the index still lists what it has sent, or what another
-// relay has.
+// A sweep sends all of a long lane, also where the index still lists what it has sent, or what another relay has.
 func TestALongLaneIsSentThoughTheIndexIsBehind(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		r := relay(t, frozen{s}, p, nil)

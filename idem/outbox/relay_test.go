@@ -128,8 +128,7 @@ func TestDestinationWithoutRoute(t *testing.T) {
 	})
 }
 
-// Killed between send and note: sent again, under the same id, and nothing behind
-// it is taken for done.
+// Killed between send and note: sent again, under the same id, and nothing behind it is taken for done.
 func TestSentAndNotNoted(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
@@ -263,9 +262,7 @@ func TestDeliveriesSideBySide(t *testing.T) {
 		time.Sleep(time.Hour)
 		var both sync.WaitGroup
 		for range 2 {
-			both.Go(func() {
-				deliver(t, r, refs...)
-			})
+			both.Go(func() { deliver(t, r, refs...) })
 		}
 		both.Wait()
 		require.Equal(t, 2, p.tries)
@@ -322,8 +319,7 @@ func TestATryIsNotStolenWhileItRuns(t *testing.T) {
 	})
 }
 
-// A message that a send had no time for was not tried, also if the try was noted
-// before.
+// A message that a send had no time for was not tried, also if the try was noted before.
 func TestWhatIsNotSentIsNotTried(t *testing.T) {
 	for _, age := range []time.Duration{0, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {

@@ -469,9 +469,8 @@ func TestMistakesOfASweeper(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A provider that answers slowly does answer: no circuit opens. It is asked as many
-// questions at once as any other one, and in the same sweep the others' are all served,
-// also those that are due later.
+// A provider that answers slowly does answer: no circuit opens. It is asked as many questions at once as any other
+// one, and in the same sweep the others' are all served, also those that are due later.
 func TestAProviderThatIsSlowTakesNoTimeOfTheOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		concurrency int

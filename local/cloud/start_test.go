@@ -68,8 +68,7 @@ func TestStart(t *testing.T) {
 	} {
 		write(before, after)
 		require.ErrorContains(t, r.Update(t.Context()),
-			"the table Shop-Records is there with other keys, indexes or another "+
-				"stream")
+			"the table Shop-Records is there with other keys, indexes or another "+"stream")
 	}
 	write("!GetAtt Orders.Arn", "arn:aws:sqs:a:b:none")
 	require.ErrorContains(t, r.Update(t.Context()), "there is no queue none")

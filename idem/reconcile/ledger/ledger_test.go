@@ -41,8 +41,7 @@ func id(n any) string { return fmt.Sprintf("acme#refund#%v", n) }
 func completed(n any, at time.Time, amount string) *protocol.Record {
 	body, _ := json.Marshal(amount)
 	return &protocol.Record{ID: id(n), State: protocol.Completed, Owner: "o", Write: "w", Attempt: 1,
-		CreatedAt: at.Add(-time.Second), UpdatedAt: at, ExpiresAt: at.Add(week), Retention: week,
-		Ref:  fmt.Sprint("re_", n),
+		CreatedAt: at.Add(-time.Second), UpdatedAt: at, ExpiresAt: at.Add(week), Retention: week, Ref: fmt.Sprint("re_", n),
 		Body: protocol.Body{Data: body, Size: len(body), Stored: len(body)}}
 }
 

@@ -136,8 +136,7 @@ func concepts(t *testing.T) []string {
 	return all
 }
 
-// private are words that a reader takes for something else, or has to read twice. Next to each is
-// what to write.
+// private are words that a reader takes for something else, or has to read twice. Next to each is what to write.
 var private = map[string]*regexp.Regexp{
 	"no process, no call, unknown":      regexp.MustCompile(`(?i)\bnobody\b`),
 	"an operator, a caller":             regexp.MustCompile(`(?i)\b(some|any)body\b`),
@@ -234,9 +233,7 @@ func docsOf(file *ast.File) string {
 
 var routes = idemhttp.Routes{"POST /payments": {Name: "charge", Repeat: idem.Repeatable}}
 
-func TestEveryRouteIsProtected(t *testing.T) {
-	coverage.Require(t, routes, "openapi.yaml")
-}
+func TestEveryRouteIsProtected(t *testing.T) { coverage.Require(t, routes, "openapi.yaml") }
 
 var (
 	// inPackage is a package with the tests that follow it.
