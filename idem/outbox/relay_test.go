@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,10 +91,10 @@ func TestHalfABatchFails(t *testing.T) {
 			refs = append(refs, s.put(fmt.Sprintf("%s-%d", []string{"even", "odd"}[i%2], i), 0, ""))
 		}
 		delivers(t, r, outbox.Report{Sent: 5, Failed: 5, Problems: []string{"orders: the queue is down"}}, refs...)
-		e := s.get(refs[1])
-		require.Equal(t, outbox.Retrying, e.State)
-		require.Equal(t, 1, e.Tries)
-		require.Equal(t, "the queue is down", e.Reason)
+		e, sent := s.get(refs[1]), s.get(refs[0])
+		require.Equal(t, []any{outbox.Retrying, 1, "the queue is down"}, []any{e.State, e.Tries, e.Reason})
+		require.Equal(t, []any{serviceID(1), time.Now()}, []any{sent.SentID, sent.SentAt})
+		require.Equal(t, []any{"", time.Time{}}, []any{e.SentID, e.SentAt}, "it has none of a send that failed")
 
 		delivers(t, r, outbox.Report{Skipped: 10}, refs...) // before time a replay of the stream does not try
 		require.Equal(t, outbox.Report{}, sweep(t, r), "the stream's grace is not over")
@@ -101,6 +102,8 @@ func TestHalfABatchFails(t *testing.T) {
 		time.Sleep(outbox.DefaultGrace)
 		require.Equal(t, outbox.Report{Sent: 5}, sweep(t, r))
 		require.Len(t, p.sent, 10)
+		require.Contains(t, []string{serviceID(11), serviceID(12), serviceID(13), serviceID(14), serviceID(15)},
+			s.get(refs[1]).SentID)
 	})
 }
 
@@ -128,7 +131,8 @@ func TestDestinationWithoutRoute(t *testing.T) {
 	})
 }
 
-// Killed between send and note: sent again, under the same id, and nothing behind it is taken for done.
+// Killed between send and note: sent again, under the same id, and nothing behind it is taken for done. The service's
+// id is that of the send that was noted.
 func TestSentAndNotNoted(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
@@ -140,8 +144,12 @@ func TestSentAndNotNoted(t *testing.T) {
 			if key != "" {
 				require.Equal(t, []string{"a/0"}, p.bodies(), "what is behind it waits")
 			}
+			require.Equal(t, []any{outbox.New, ""}, []any{s.get(refs[0]).State, s.get(refs[0]).SentID})
 			s.fault = nil
+			tried := p.tries
 			delivers(t, r, outbox.Report{Sent: 2}, refs...)
+			delivers(t, r, outbox.Report{Skipped: 2}, refs...)
+			require.Equal(t, serviceID(tried+1), s.get(refs[0]).SentID)
 			ids := map[string]string{}
 			for _, m := range p.sent {
 				ids[m.ID] = string(m.Body)
@@ -269,28 +277,27 @@ func TestDeliveriesSideBySide(t *testing.T) {
 	})
 }
 
-// From Grace on, to the moment, a try is noted before it is made.
+// From Grace on, to the moment, a try is noted before it is made, and by the first sweep that may see it.
 func TestTriesAreNotedFromGraceOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for age, noted := range map[time.Duration]int{outbox.DefaultGrace - 1: 0, outbox.DefaultGrace: 1} {
+		for _, tc := range []struct {
+			age   time.Duration
+			sweep bool
+			noted int
+		}{{outbox.DefaultGrace - 1, false, 0}, {outbox.DefaultGrace, false, 1}, {outbox.DefaultGrace, true, 1}} {
 			s, p := newMemoryStore(), &post{}
 			ref := s.put("a", 0, "")
-			time.Sleep(age)
+			time.Sleep(tc.age)
 			p.fault = func(outbox.Message) error {
-				require.Equal(t, noted, s.get(ref).Tries, "after %v", age)
+				require.Equal(t, tc.noted, s.get(ref).Tries, "%+v", tc)
 				return nil
 			}
-			report := deliver(t, relay(t, s, p, nil), ref)
-			require.Equal(t, 1, report.Sent)
+			if r := relay(t, s, p, nil); tc.sweep {
+				require.Equal(t, 1, sweep(t, r).Sent)
+			} else {
+				delivers(t, r, outbox.Report{Sent: 1}, ref)
+			}
 		}
-		s, p := newMemoryStore(), &post{}
-		ref := s.put("a", 0, "")
-		time.Sleep(outbox.DefaultGrace)
-		p.fault = func(outbox.Message) error {
-			require.Equal(t, 1, s.get(ref).Tries, "the first sweep that may see it notes its try")
-			return nil
-		}
-		require.Equal(t, 1, sweep(t, relay(t, s, p, nil)).Sent)
 	})
 }
 
@@ -539,4 +546,26 @@ func TestPassesDoNotReadEachOthersMessages(t *testing.T) {
 		sweeps(t, r, 1, time.Hour)
 		require.Len(t, p.sent, 9)
 	})
+}
+
+// What a sender of a service's own returns as the id is kept within bounds.
+func TestTheIdIsBounded(t *testing.T) {
+	for name, id := range map[string]string{
+		"none": "", "short": "offset 7", "long": strings.Repeat("ü", outbox.MaxSentID),
+		"cut": "a" + strings.Repeat("ü", outbox.MaxSentID), "no text": "\xff",
+	} {
+		withStore(t, func(t *testing.T, s *memoryStore, _ *post, _ *outbox.Relay) {
+			r := relay(t, s, sending(func(_ context.Context, messages []outbox.Message) []outbox.Sent {
+				return []outbox.Sent{{ID: id}}
+			}), nil)
+			ref := s.put("a", 0, "")
+			deliver(t, r, ref)
+			got := s.get(ref)
+			require.Equal(t, outbox.Dispatched, got.State, name)
+			require.LessOrEqual(t, len(got.SentID), outbox.MaxSentID, name)
+			require.True(t, utf8.ValidString(got.SentID), name)
+			require.True(t, name != "none" && name != "short" || got.SentID == id, name)
+			require.Equal(t, id == "", got.SentID == "", name)
+		})
+	}
 }
