@@ -178,7 +178,13 @@ func (s signing) sign(t *testing.T, r *http.Request) *http.Request {
 // started runs a template with the functions of this folder, until the test ends.
 func started(t *testing.T, text string, o Options) (*Running, *childtest.Output) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "Shop.template.yaml")
+	return startedAs(t, "Shop", text, o)
+}
+
+// startedAs runs a template of the stack.
+func startedAs(t *testing.T, stack, text string, o Options) (*Running, *childtest.Output) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), stack+".template.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	out := &childtest.Output{}
 	o.RunDir, o.Output = t.TempDir(), out
