@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"slices"
 	"testing"
 	"time"
 
@@ -134,6 +135,21 @@ func (f *fixture) put(tb testing.TB, it item) {
 	tb.Helper()
 	_, err := f.admin.PutItem(tb.Context(), &dynamodb.PutItemInput{TableName: &f.table, Item: it})
 	require.NoError(tb, err)
+}
+
+// putAll writes many items as they are.
+func (f *fixture) putAll(tb testing.TB, items []item) {
+	tb.Helper()
+	for some := range slices.Chunk(items, 25) {
+		var puts []types.WriteRequest
+		for _, it := range some {
+			puts = append(puts, types.WriteRequest{PutRequest: &types.PutRequest{Item: it}})
+		}
+		out, err := f.admin.BatchWriteItem(tb.Context(),
+			&dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{f.table: puts}})
+		require.NoError(tb, err)
+		require.Empty(tb, out.UnprocessedItems)
+	}
 }
 
 // adminStore is the store with its other half.
