@@ -114,7 +114,9 @@ var batchWays = []func(*idem.Engine, *bus) deliver{
 				return b.put(ctx, []events.DynamoDBEventRecord{c})[0]
 			}))
 	},
-	func(e *idem.Engine, b *bus) deliver { return streamOf(announcer(e, b.put)) },
+	func(e *idem.Engine, b *bus) deliver {
+		return streamOf(announcer(e, b.put))
+	},
 	func(e *idem.Engine, b *bus) deliver {
 		return func(ctx context.Context, changes []events.DynamoDBEventRecord) error {
 			for group := range slices.Chunk(changes, 10) {

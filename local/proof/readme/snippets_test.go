@@ -28,7 +28,8 @@ import (
 	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
-// The README's snippets, with what stands around them. Those that need AWS are compiled, the others run.
+// The README's snippets, with what stands around them. Those that need AWS are
+// compiled, the others run.
 
 type Payment struct {
 	ID    string
@@ -280,7 +281,9 @@ func TestBook(t *testing.T) {
 	var log []string
 	for range 2 {
 		_, err := idem.Do(t.Context(), engine, Charge.Key("acme", "trip-1"), "trip-1",
-			func(ctx context.Context, _ string) (Booking, error) { return book(ctx, Trip{&log}) })
+			func(ctx context.Context, _ string) (Booking, error) {
+				return book(ctx, Trip{&log})
+			})
 		require.EqualError(t, err, "card declined")
 	}
 	require.Equal(t, []string{"booked", "declined", "cancelled 12A"}, log)
@@ -312,11 +315,14 @@ func amount(n int64) map[string]types.AttributeValue {
 
 func transfer(ctx context.Context, tx *dynamostore.Tx, in Transfer) (Receipt, error) {
 	tx.Update(types.Update{
-		TableName: &accounts, Key: account(in.From), UpdateExpression: aws.String("SET balance = balance - :n"),
-		ConditionExpression: aws.String("balance >= :n"), ExpressionAttributeValues: amount(in.Cents),
+		TableName: &accounts, Key: account(in.From),
+		UpdateExpression:          aws.String("SET balance = balance - :n"),
+		ConditionExpression:       aws.String("balance >= :n"),
+		ExpressionAttributeValues: amount(in.Cents),
 	}, dynamostore.OnConditionFailed(idem.Permanent(errors.New("insufficient funds"))))
 	tx.Update(types.Update{
-		TableName: &accounts, Key: account(in.To), UpdateExpression: aws.String("ADD balance :n"),
+		TableName: &accounts, Key: account(in.To),
+		UpdateExpression:          aws.String("ADD balance :n"),
 		ExpressionAttributeValues: amount(in.Cents),
 	}, nil)
 	tx.Publish("moved", outbox.Message{Destination: "transfers", Type: "moved", Body: []byte(in.ID)})
