@@ -233,7 +233,9 @@ func docsOf(file *ast.File) string {
 
 var routes = idemhttp.Routes{"POST /payments": {Name: "charge", Repeat: idem.Repeatable}}
 
-func TestEveryRouteIsProtected(t *testing.T) { coverage.Require(t, routes, "openapi.yaml") }
+func TestEveryRouteIsProtected(t *testing.T) {
+	coverage.Require(t, routes, "openapi.yaml")
+}
 
 var (
 	// inPackage is a package with the tests that follow it.
