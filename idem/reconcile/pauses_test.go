@@ -306,10 +306,13 @@ func TestAbandonedWorkWaitsOutAPause(t *testing.T) {
 
 // An interrupted step is asked about in a pause, and is not escalated for it: the next call would close the step.
 func TestAnInterruptedStepOutlastsAPause(t *testing.T) {
-	first := []move{killedIn("pay"), asks(stillUnknown), pauses("", 0), times(40, wait(10*time.Minute), sweep), escalated(0)}
-	play(t, story{"the provider does not know yet", webhook, append(first, resumes(""),
-		times(38, wait(10*time.Minute), sweep), escalated(0), times(4, wait(10*time.Minute), sweep), escalated(1))},
-		story{"the provider knows", webhook, append(first, asks(withoutResult), wait(10*time.Hour), sweep, is(idem.Completed))})
+	tens := func(n int) move { return times(n, wait(10*time.Minute), sweep) }
+	first := []move{killedIn("pay"), asks(stillUnknown), pauses("", 0), tens(40), escalated(0)}
+	play(t, []story{
+		{"the provider does not know yet", webhook,
+			append(first, resumes(""), tens(38), escalated(0), tens(4), escalated(1))},
+		{"the provider knows", webhook, append(first, asks(withoutResult), wait(10*time.Hour), sweep, is(idem.Completed))},
+	}...)
 }
 
 // leaves leaves abandoned work of acme with the values.
