@@ -230,6 +230,7 @@ func TestMistakesInOptions(t *testing.T) {
 	}
 	var none *dynamodb.Client
 	_, noRegion := NewClient(aws.Config{}, nil)
+	_, noPauses := PausesOf(nil).ReadPaused(t.Context())
 	for _, c := range []struct {
 		err  error
 		says string
@@ -237,6 +238,7 @@ func TestMistakesInOptions(t *testing.T) {
 		{store(nil, "t"), "NewClient"}, {store(none, "t"), "NewClient"}, {store(local, ""), "name the table"},
 		{outbox(nil), "NewClient"}, {outbox(none), "NewClient"}, {remover(nil), "NewClient"}, {remover(none), "NewClient"},
 		{scanner(nil, "t"), "NewClient"}, {scanner(local, ""), "name the table"}, {noRegion, "AWS_REGION"},
+		{noPauses, ""},
 		{options(Options{AttemptTimeout: -1}), "AttemptTimeout"},
 		{options(Options{AttemptTimeout: 1}), "AttemptTimeout is 1ns"},
 		{options(Options{Budget: -1}), "Budget"}, {options(Options{Budget: 5}), "Budget is 5ns"},
