@@ -69,10 +69,7 @@ func engineIsWatched(f string) map[string]rule {
 }
 
 func invocationsAreWatched(f string) map[string]rule {
-	return map[string]rule{
-		f + "Errors":    sum(lambdas(f, "Errors"), 1),
-		f + "Throttles": sum(lambdas(f, "Throttles"), 1),
-	}
+	return map[string]rule{f + "Errors": sum(lambdas(f, "Errors"), 1), f + "Throttles": sum(lambdas(f, "Throttles"), 1)}
 }
 
 func durationIsWatched(f string, milliseconds float64) map[string]rule {
@@ -123,9 +120,7 @@ func sweeperIsWatched(sweeper string) map[string]rule {
 // Each claim that is not repeatable writes it, and each sweep reads it.
 func tableIsWatched() map[string]rule {
 	const table, index = " TableName=Records", " GlobalSecondaryIndexName=" + schema.OpenIndex + " TableName=Records"
-	all := map[string]rule{
-		"RecordsTransactionConflicts": sum("AWS/DynamoDB TransactionConflict"+table, 100).times(2, 3),
-	}
+	all := map[string]rule{"RecordsTransactionConflicts": sum("AWS/DynamoDB TransactionConflict"+table, 100).times(2, 3)}
 	for _, of := range []string{"Read", "Write"} {
 		all["Records"+of+"Throttles"] = sum("AWS/DynamoDB "+of+"ThrottleEvents"+table, 1)
 		all["RecordsIndex"+of+"Throttles"] = sum("AWS/DynamoDB "+of+"ThrottleEvents"+index, 1)
@@ -232,11 +227,9 @@ func ruleOf(alarm any) rule {
 	seconds, _ := period.(float64)
 	number := func(member string) float64 { v, _ := at(alarm, member).(float64); return v }
 	r := rule{
-		metric:    fmt.Sprintf("%v %v %s", at(of, "Namespace"), at(of, "MetricName"), strings.Join(dimensions, " ")),
-		stat:      fmt.Sprint(stat),
-		threshold: number("Threshold"), comparison: fmt.Sprint(at(alarm, "ComparisonOperator")),
-		missing: fmt.Sprint(at(alarm, "TreatMissingData")),
-		length:  int(seconds) / 300, least: least,
+		metric: fmt.Sprintf("%v %v %s", at(of, "Namespace"), at(of, "MetricName"), strings.Join(dimensions, " ")),
+		stat:   fmt.Sprint(stat), threshold: number("Threshold"), comparison: fmt.Sprint(at(alarm, "ComparisonOperator")),
+		missing: fmt.Sprint(at(alarm, "TreatMissingData")), length: int(seconds) / 300, least: least,
 		periods: int(number("EvaluationPeriods")), reached: int(number("DatapointsToAlarm")),
 	}
 	if r.reached == 0 {

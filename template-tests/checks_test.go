@@ -153,8 +153,7 @@ func timeoutsFit(s stacks, errs *findings) {
 			c.template.property(functions, worker, "Environment", "Variables", schema.EnvQueueBatchSize))
 		visibility := seconds(c.template, queued, c.queue, "VisibilityTimeout")
 		if got := seconds(c.template, functions, worker, "Timeout"); got < 1 || visibility < 6*got {
-			errs.add("a message is hidden for %v s, less than 6 times the time-out of %s, %v s",
-				visibility, worker, got)
+			errs.add("a message is hidden for %v s, less than 6 times the time-out of %s, %v s", visibility, worker, got)
 		}
 		if got := seconds(c.template, functions, c.relay, "Timeout"); got < 1 || got > 120 {
 			errs.add("the time-out of the relay is %v s: a sweep takes up what is 2 minutes old", got)

@@ -40,8 +40,7 @@ func TestConstructs(t *testing.T) {
 			infra.NewFunction(s, "Default", &infra.FunctionProps{Code: given(t)})
 			f := infra.NewFunction(s, "Handler", &infra.FunctionProps{
 				Code: given(t), Name: "payments", Description: "takes payments", Timeout: 25 * time.Second, Memory: 1024,
-				ReservedConcurrency: 20,
-				LogRetention:        awslogs.RetentionDays_ONE_YEAR, Tracing: true,
+				ReservedConcurrency: 20, LogRetention: awslogs.RetentionDays_ONE_YEAR, Tracing: true,
 				Environment: &map[string]*string{"PROVIDER_URL": jsii.String("https://provider.example")},
 			})
 			f.UseTable(infra.NewTable(s, "Records", nil), nil)

@@ -33,8 +33,7 @@ func TestFunctionRefuses(t *testing.T) {
 		return build(infra.FunctionProps{Code: given(t), Environment: &map[string]*string{name: jsii.String("3")}})
 	}
 	objects(t, nil, map[string]objection{
-		"two codes": refuses(build(infra.FunctionProps{Package: paymentsPackage, Code: given(t)}),
-			"both Package and Code"),
+		"two codes": refuses(build(infra.FunctionProps{Package: paymentsPackage, Code: given(t)}), "both Package and Code"),
 		"a part of a second": refuses(build(infra.FunctionProps{Code: given(t), Timeout: 1500 * time.Millisecond}),
 			"Timeout is 1.5s", "whole seconds"),
 		"a long time-out": refuses(build(infra.FunctionProps{Code: given(t), Timeout: time.Hour}),
@@ -88,8 +87,7 @@ func panicked(t *testing.T, f func()) (err error) {
 	return nil
 }
 
-// built synthesizes the payments function into a folder of its own and returns the
-// hash of its code and the binary.
+// built synthesizes the payments function into a folder of its own and returns the hash of its code and the binary.
 func built(t *testing.T, dir string) (hash, binary string) {
 	out := t.TempDir()
 	app := awscdk.NewApp(&awscdk.AppProps{Outdir: &out, AnalyticsReporting: jsii.Bool(false)})

@@ -47,9 +47,8 @@ func TestGrants(t *testing.T) {
 		"handler":  func(table *infra.Table, role awsiam.IGrantable) { table.GrantHandler(role, nil) },
 		"operator": (*infra.Table).GrantOperator, "reader": (*infra.Table).GrantReader,
 		"sweeper": (*infra.Table).GrantSweeper, "remover": (*infra.Table).GrantRemover,
-		"scanner": (*infra.Table).GrantScanner, "check": (*infra.Table).GrantCheck,
-		"ledger": (*infra.Table).GrantLedger,
-		"relay":  func(table *infra.Table, role awsiam.IGrantable) { table.GrantRelay(role) },
+		"scanner": (*infra.Table).GrantScanner, "check": (*infra.Table).GrantCheck, "ledger": (*infra.Table).GrantLedger,
+		"relay": func(table *infra.Table, role awsiam.IGrantable) { table.GrantRelay(role) },
 	}
 	require.Len(t, needed, len(grants))
 	for name, actions := range needed {

@@ -114,10 +114,8 @@ func TestLaterChecks(t *testing.T) {
 			"MessageRetention of 96h0m0s is less than StartWithin, 360h0m0s"),
 		"visibility within lease": refuses(build(func(a *accepting) { a.later.Queue.Visibility = 21 * time.Second }),
 			"Visibility of 21s against the function's time-out of 20s"),
-		"no declaration": refuses(build(func(a *accepting) { a.later.Queue.Repeat = "" }),
-			"Repeat is not declared"),
-		"no status": refuses(build(func(a *accepting) { a.later.Status = "" }),
-			`Status is ""`, "/statements/{id}"),
+		"no declaration": refuses(build(func(a *accepting) { a.later.Queue.Repeat = "" }), "Repeat is not declared"),
+		"no status":      refuses(build(func(a *accepting) { a.later.Status = "" }), `Status is ""`, "/statements/{id}"),
 		"a status without id": refuses(build(func(a *accepting) { a.later.Status = "/statements/status" }),
 			`Status is "/statements/status"`),
 		"a status of any length": refuses(build(func(a *accepting) { a.later.Status = "/statements/{id+}" }),
@@ -126,8 +124,7 @@ func TestLaterChecks(t *testing.T) {
 			`"GET /statements/{id}" is there twice`),
 		"no time": refuses(build(func(a *accepting) { a.later.StartWithin = time.Millisecond }),
 			"StartWithin is 1ms", "at least one second"),
-		"minus hours": refuses(build(func(a *accepting) { a.later.StartWithin = -time.Hour }),
-			"StartWithin is -1h0m0s"),
+		"minus hours": refuses(build(func(a *accepting) { a.later.StartWithin = -time.Hour }), "StartWithin is -1h0m0s"),
 		"a global table": refuses(build(func(a *accepting) {
 			a.table = infra.TableProps{ReplicaRegions: []string{"eu-central-1", "eu-west-2"},
 				Consistency: awsdynamodb.MultiRegionConsistency_STRONG}

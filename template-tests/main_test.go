@@ -12,9 +12,7 @@ import (
 var keptFolder string
 
 // TestMain ends jsii's process once, after all tests: its start costs seconds.
-func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
+func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	defer jsii.Close()

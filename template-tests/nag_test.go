@@ -26,8 +26,7 @@ const (
 		"is lost."
 )
 
-// cdk-nag finds the queues above, and nothing else.
-// That all of it is found shows that the checks run.
+// cdk-nag finds the queues above, and nothing else. That all of it is found shows that the checks run.
 func TestSolutionsChecks(t *testing.T) {
 	app := infra.NewApp(ptr(t.TempDir()), map[string]string{"provider": "https://provider.example"})
 	app.Node().SetContext(ptr("aws:cdk:bundling-stacks"), []string{})

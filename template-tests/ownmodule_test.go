@@ -11,11 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An app of somebody else's module, with the relay, the ready sweeper and a sweeper of its
-// own: nothing but a requirement and go mod tidy is needed, although what the relay imports
-// is in neither its go.mod nor its go.sum, and what its sweeper needs is exported. Only in
-// the long version: the app is linked with all of CDK and run, 20 s of CPU. In the short one
-// TestRelay builds the relay from this module, and TestSweeperFromAnotherModule compiles the
+// An app of somebody else's module, with the relay, the ready sweeper and a sweeper of its own: nothing but a
+// requirement and go mod tidy is needed, although what the relay imports is in neither its go.mod nor its go.sum, and
+// what its sweeper needs is exported. Only in the long version: the app is linked with all of CDK and run, 20 s of
+// CPU. In the short one TestRelay builds the relay from this module, and TestSweeperFromAnotherModule compiles the
 // sweeper.
 func TestAppOfAnotherModule(t *testing.T) {
 	if os.Getenv("IDEM_LONG") != "1" {

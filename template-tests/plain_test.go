@@ -65,9 +65,7 @@ func newPlain(t *testing.T, s awscdk.Stack) {
 		Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
 	})
 	monitoring.Node().TryRemoveChild(ptr("Dashboard"))
-	output := func(id string, value *string) {
-		awscdk.NewCfnOutput(s, &id, &awscdk.CfnOutputProps{Value: value})
-	}
+	output := func(id string, value *string) { awscdk.NewCfnOutput(s, &id, &awscdk.CfnOutputProps{Value: value}) }
 	output("TableName", records.TableName())
 	output("TableARN", records.TableArn())
 	output("TableStreamARN", records.TableStreamArn())

@@ -37,8 +37,7 @@ var hash = regexp.MustCompile("[0-9A-F]{8}$")
 // name is a logical id without its hash.
 func name(id string) string { return hash.ReplaceAllString(id, "") }
 
-// texts flattens a value or a list of values: references as the name of what they
-// refer to, and its attribute.
+// texts flattens a value or a list of values: references as the name of what they refer to, and its attribute.
 func texts(v any) []string {
 	switch v := v.(type) {
 	case []any:

@@ -80,9 +80,7 @@ func TestRulesFail(t *testing.T) {
 				delete(r, "DeletionPolicy")
 			}
 		},
-		"records_expire": func(p, _ template) {
-			first(p, tables, "TimeToLiveSpecification")["AttributeName"] = "ttl"
-		},
+		"records_expire":        func(p, _ template) { first(p, tables, "TimeToLiveSpecification")["AttributeName"] = "ttl" },
 		"records_have_a_stream": func(p, _ template) { delete(first(p, tables), "StreamSpecification") },
 		"functions_know_their_timeout": func(p, _ template) {
 			delete(first(p, functions, "Environment", "Variables"), schema.EnvFunctionTimeout)

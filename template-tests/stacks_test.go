@@ -42,8 +42,7 @@ var defaultStacks struct {
 	stacks stacks
 }
 
-// withDefaults are the stacks as make synth makes them but for the provider, once
-// for all tests: do not change them.
+// withDefaults are the stacks as make synth makes them but for the provider, once for all tests: do not change them.
 func withDefaults(t *testing.T) stacks {
 	t.Helper()
 	defaultStacks.once.Do(func() {

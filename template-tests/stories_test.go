@@ -159,9 +159,7 @@ func relay(seen fiveMinutes, name string, age, missed []float64, n int) {
 
 // remove takes away what a function's invocations write.
 func remove(seen fiveMinutes, function string) {
-	maps.DeleteFunc(seen, func(metric string, _ []float64) bool {
-		return strings.HasSuffix(metric, "="+function)
-	})
+	maps.DeleteFunc(seen, func(metric string, _ []float64) bool { return strings.HasSuffix(metric, "="+function) })
 }
 
 // healthy is what a healthy service writes in the n-th five minutes. Nobody calls it at night. Single calls find
@@ -221,9 +219,7 @@ func storiesAreTold(rules map[string]rule) error {
 }
 
 // Each story raises the alarms that it names, and no other.
-func TestStories(t *testing.T) {
-	require.NoError(t, storiesAreTold(withDefaults(t).rules()))
-}
+func TestStories(t *testing.T) { require.NoError(t, storiesAreTold(withDefaults(t).rules())) }
 
 // An alarm that is raised too early, too late or for another reason is found.
 func TestStoriesFindAlarmsThatAreWrong(t *testing.T) {
@@ -237,24 +233,19 @@ func TestStoriesFindAlarmsThatAreWrong(t *testing.T) {
 			"payments StatementsRelayStopped", func(r *rule) { r.reached = 1 }},
 		"RelayOutboxMissed is raised where a destination is down for ten minutes": {
 			"orders RelayOutboxMissed", func(r *rule) { r.reached = 1 }},
-		"OrdersQueueDeadLettersOld is raised after": {
-			"orders OrdersQueueDeadLettersOld", func(r *rule) { r.reached = 168 }},
-		"OrdersQueueDeadLettersOld is still raised": {
-			"orders OrdersQueueDeadLettersOld", func(r *rule) { r.reached = 120 }},
-		"API5xx is raised where a healthy week": {
-			"payments API5xx", func(r *rule) { r.threshold = 9 }},
+		"OrdersQueueDeadLettersOld is raised after": {"orders OrdersQueueDeadLettersOld", func(r *rule) { r.reached = 168 }},
+		"OrdersQueueDeadLettersOld is still raised": {"orders OrdersQueueDeadLettersOld", func(r *rule) { r.reached = 120 }},
+		"API5xx is raised where a healthy week":     {"payments API5xx", func(r *rule) { r.threshold = 9 }},
 		"PaymentsDuration is raised where a healthy week": {
 			"payments PaymentsDuration", func(r *rule) { r.threshold = 2500 }},
 		"RecordsTransactionConflicts is raised where a healthy week": {
 			"orders RecordsTransactionConflicts", func(r *rule) { r.threshold = 5 }},
-		"PaymentsDuplicates is raised where a healthy week": {
-			"payments PaymentsDuplicates", func(r *rule) { r.least = 0 }},
+		"PaymentsDuplicates is raised where a healthy week": {"payments PaymentsDuplicates", func(r *rule) { r.least = 0 }},
 		"WorkerDuplicates is raised where a queue delivers once more": {
 			"orders WorkerDuplicates", func(r *rule) { r.reached = 1 }},
 		"PaymentsDuplicates is not raised where a client retries": {
 			"payments PaymentsDuplicates", func(r *rule) { r.stat = "SampleCount"; r.threshold = 10_000 }},
-		"RelayIteratorAge is raised where a healthy week": {
-			"orders RelayIteratorAge", func(r *rule) { r.threshold = 300 }},
+		"RelayIteratorAge is raised where a healthy week": {"orders RelayIteratorAge", func(r *rule) { r.threshold = 300 }},
 		"RelayOutboxOld is not raised where": {
 			"orders RelayOutboxOld", func(r *rule) { r.metric = ours("SweeperFunction", schema.MetricOldestOpen) }},
 	} {

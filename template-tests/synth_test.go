@@ -15,8 +15,7 @@ import (
 // template is a synthesized CloudFormation template.
 type template map[string]any
 
-// synth makes an app with one stack, lets build fill it, and returns its template
-// and what the checks say.
+// synth makes an app with one stack, lets build fill it, and returns its template and what the checks say.
 func synth(t *testing.T, build func(awscdk.Stack)) (template, []infra.Problem) {
 	t.Helper()
 	return synthIn(t, nil, build)
@@ -50,8 +49,7 @@ func says(t *testing.T, problems []infra.Problem, isError bool, texts ...string)
 	t.Helper()
 	require.NotEmpty(t, problems, "the checks say nothing")
 	for _, p := range problems {
-		if p.Error == isError &&
-			!slices.ContainsFunc(texts, func(s string) bool { return !strings.Contains(p.Message, s) }) {
+		if p.Error == isError && !slices.ContainsFunc(texts, func(s string) bool { return !strings.Contains(p.Message, s) }) {
 			return
 		}
 	}

@@ -26,8 +26,7 @@ func TestTableRefuses(t *testing.T) {
 			Consistency: awsdynamodb.MultiRegionConsistency_EVENTUAL}), "two regions may both get a claim"),
 		"too few regions": refuses(build(infra.TableProps{ReplicaRegions: []string{"eu-central-1"},
 			Consistency: awsdynamodb.MultiRegionConsistency_STRONG}), "exactly three regions", "WitnessRegion"),
-		"a witness alone": refuses(build(infra.TableProps{WitnessRegion: "eu-central-1"}),
-			"name its ReplicaRegions"),
+		"a witness alone": refuses(build(infra.TableProps{WitnessRegion: "eu-central-1"}), "name its ReplicaRegions"),
 		"replicas added behind its back": refuses(func(s awscdk.Stack) {
 			table := infra.NewTable(s, "Records", nil)
 			table.AddReplica(&awsdynamodb.ReplicaTableProps{Region: jsii.String("eu-central-1")})

@@ -22,7 +22,7 @@ import (
 
 // A ledger scans a table of several pages, reads large results with a call each, and writes nothing.
 func TestALedgerComparesATable(t *testing.T) {
-	const all = 900
+	const all = 500
 	type result struct {
 		Amount string
 		More   []byte
@@ -106,14 +106,13 @@ func TestALedgerComparesATable(t *testing.T) {
 	require.NoError(t, err)
 	slices.Sort(got)
 	require.Equal(t, []string{
-		"different re_1/1 EUR re_1/1000 EUR", "different re_6/6 EUR re_6/6000 EUR",
-		"doubled re_4/4 EUR re_4b/4 EUR",
+		"different re_1/1 EUR re_1/1000 EUR", "different re_6/6 EUR re_6/6000 EUR", "doubled re_4/4 EUR re_4b/4 EUR",
 		"missing_here / re_5/5 EUR", "missing_here re_by_hand/7 EUR", "missing_there re_2/2 EUR",
 	}, got)
 	require.Equal(t, []int{all - 2, all, all + 1}, []int{report.Compared, report.Records, report.Entries})
-	require.Greater(t, report.Units, 280.0, "half a unit for each 4 KB")
+	require.Greater(t, report.Units, 150.0, "half a unit for each 4 KB")
 	calls := f.wire.calls()
-	require.GreaterOrEqual(t, len(calls), 4)
+	require.GreaterOrEqual(t, len(calls), 3)
 	for _, op := range calls {
 		require.Contains(t, []string{"Scan", "BatchGetItem"}, op)
 	}

@@ -53,8 +53,7 @@ var outsideFaults = []fault{
 	{"its reply is lost", false, false, false},
 }
 
-// play plays a life in which something happens to the n-th request, and returns how many
-// requests there were.
+// play plays a life in which something happens to the n-th request, and returns how many requests there were.
 func (o *outside) play(life []maker, n int, how fault) int {
 	o.t.Helper()
 	sent := 0
@@ -245,23 +244,23 @@ func (o *outside) decide(c *change, err error) {
 	require.Equal(o.t, len(o.forgotten), confirmed)
 }
 
-// refusedPark is a change that is refused, since another one came first.
-func (o *outside) refusedPark() *change {
+// refusedPark is a change of a record that is refused, since another one came first.
+func refusedPark(t *testing.T) (*outside, *change) {
+	f := open(t, &noTransactions)
+	o := f.outside(t, f.adminStore(t), "t#op#1")
 	require.NoError(o.t, o.claims(o.read()).send(o.t.Context(), o.q))
 	rec := o.read()
 	first, second := o.parks(rec), o.parks(rec)
 	require.NoError(o.t, first.send(o.t.Context(), o.q))
 	o.made[first.entry] = true
-	return second
+	f.wire.set(nil)
+	return o, second
 }
 
 func TestTheEntryOfARefusedChangeIsDeleted(t *testing.T) {
-	f := open(t, &noTransactions)
-	o := f.outside(t, f.adminStore(t), "t#op#1")
-	c := o.refusedPark()
-	f.wire.set(nil)
+	o, c := refusedPark(t)
 	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
-	require.Equal(t, []string{"PutItem", "UpdateItem", "DeleteItem"}, f.wire.calls())
+	require.Equal(t, []string{"PutItem", "UpdateItem", "DeleteItem"}, o.f.wire.calls())
 	o.complete("refused")
 	entries := changes(t, o.q, o.id)
 	require.Len(t, entries, 1)
@@ -269,12 +268,10 @@ func TestTheEntryOfARefusedChangeIsDeleted(t *testing.T) {
 
 // A caller may not delete.
 func TestTheEntryOfARefusedChangeStaysUnconfirmedWhereItCannotBeDeleted(t *testing.T) {
-	f := open(t, &noTransactions)
-	o := f.outside(t, f.adminStore(t), "t#op#1")
-	c := o.refusedPark()
-	f.wire.refuse("DeleteItem", noAccess)
+	o, c := refusedPark(t)
+	o.f.wire.refuse("DeleteItem", noAccess)
 	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
-	f.wire.set(nil)
+	o.f.wire.set(nil)
 	entries := changes(t, o.q, o.id)
 	require.Len(t, entries, 2)
 	for _, a := range entries {
@@ -284,13 +281,11 @@ func TestTheEntryOfARefusedChangeStaysUnconfirmedWhereItCannotBeDeleted(t *testi
 
 // The deletion of the entry of a refused change comes after the same change was made.
 func TestALateDeletionLeavesAConfirmedEntry(t *testing.T) {
-	f := open(t, &noTransactions)
-	o := f.outside(t, f.adminStore(t), "t#op#1")
-	c := o.refusedPark()
-	late := f.wire.hold(t, "DeleteItem", func() (*http.Response, error) { return answer(400, noAccess), nil })
+	o, c := refusedPark(t)
+	late := o.f.wire.hold(t, "DeleteItem", func() (*http.Response, error) { return answer(400, noAccess), nil })
 	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
-	f.wire.set(nil)
-	f.change(t, o.id, func(it item) {
+	o.f.wire.set(nil)
+	o.f.change(t, o.id, func(it item) {
 		it[schema.Write], it[schema.State] = str("o-1.0"), str(string(protocol.InProgress))
 	})
 	require.NoError(t, c.send(t.Context(), o.q))

@@ -54,8 +54,7 @@ func (o *outside) audit(rec *protocol.Record, c protocol.Change, to protocol.Sta
 	return a
 }
 
-// parks, escalates, resolves and forgets make their change of the record as it is; nil if
-// there is none to make.
+// parks, escalates, resolves and forgets make their change of the record as it is; nil if there is none to make.
 func (o *outside) parks(rec *protocol.Record) *change {
 	if rec == nil || rec.State != protocol.InProgress {
 		return nil

@@ -144,8 +144,7 @@ func TestAProlongationWithLostReplies(t *testing.T) {
 	})
 }
 
-// Two who have read a record and forget it at once are told the same, and the one who did
-// it is remembered.
+// Two who have read a record and forget it at once are told the same, and the one who did it is remembered.
 func TestTwoForgetTheSameRecord(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
@@ -176,8 +175,7 @@ func TestTwoForgetTheSameRecord(t *testing.T) {
 	}
 }
 
-// Whatever ends it half-way: a record that is there has its result, and one that is gone
-// stays gone.
+// Whatever ends it half-way: a record that is there has its result, and one that is gone stays gone.
 func TestForgetHalfWay(t *testing.T) {
 	for _, audited := range []bool{true, false} {
 		f := newKeptRecord(t, open(t, nil))

@@ -180,13 +180,13 @@ func inShard(n int) string {
 func TestChangesOverPages(t *testing.T) {
 	f := open(t, nil)
 	ctx, q, id := t.Context(), f.adminStore(t), inShard(0)
-	want := map[string]bool{}
+	want, items := map[string]bool{}, []item(nil)
 	for n := range 230 {
 		a := *audit(id, fmt.Sprint("e", n), protocol.ChangeResolved)
 		a.At = base.Add(time.Duration(n/90) * time.Millisecond)
-		want[a.Entry] = true
-		f.put(t, encodeAudit(&a))
+		want[a.Entry], items = true, append(items, encodeAudit(&a))
 	}
+	f.putAll(t, items)
 	for name, read := range map[string]func(page string) (protocol.AuditPage, error){
 		"of the record": func(page string) (protocol.AuditPage, error) { return q.AuditOf(ctx, id, page) },
 		"of the time": func(page string) (protocol.AuditPage, error) {

@@ -33,9 +33,7 @@ func TestASweepPassesByWhatIsThrottled(t *testing.T) {
 		"a shard": func(op, body string) bool {
 			return op == "Query" && strings.Contains(body, strconv.Quote(claimShard("t#refund#3")))
 		},
-		"a record": func(op, body string) bool {
-			return op == "GetItem" && strings.Contains(body, "t#refund#3")
-		},
+		"a record": func(op, body string) bool { return op == "GetItem" && strings.Contains(body, "t#refund#3") },
 		"a record's writes": func(op, body string) bool {
 			return op == "TransactWriteItems" && strings.Contains(body, "t#refund#3")
 		},
@@ -54,8 +52,7 @@ func TestASweepPassesByWhatIsThrottled(t *testing.T) {
 				return nil, nil
 			})
 			r := must(reconcile.New(q, &reconcile.Options{Now: func() time.Time { return base.Add(time.Minute) }}))
-			s := must(reconcile.NewSweeper(r,
-				&reconcile.SweepOptions{Concurrency: 1, Log: slog.New(slog.DiscardHandler)}))
+			s := must(reconcile.NewSweeper(r, &reconcile.SweepOptions{Concurrency: 1, Log: slog.New(slog.DiscardHandler)}))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			report, err := s.Sweep(ctx) // it reports what it could not do

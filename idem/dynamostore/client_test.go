@@ -66,8 +66,7 @@ func TestClientUsesTheConfigurationsTransport(t *testing.T) {
 	}
 }
 
-// What the SDK's client leaves at the SDK's defaults is the store's; what somebody
-// has set stays.
+// What the SDK's client leaves at the SDK's defaults is the store's; what somebody has set stays.
 func TestClientTunesTheSDKsClient(t *testing.T) {
 	transport := func(given *awshttp.BuildableClient, o *ClientOptions) *http.Transport {
 		o.Endpoint = "http://127.0.0.1:1"
@@ -140,8 +139,7 @@ func notInTime(ctx context.Context) (aws.Credentials, error) {
 // taken back later, and the error says what is missing.
 func TestWithoutCredentialsNothingWasSent(t *testing.T) {
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
-		"AWS_WEB_IDENTITY_TOKEN_FILE",
-		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
+		"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
@@ -201,8 +199,7 @@ func TestCredentialsThatRunOutLeaveTheDoubt(t *testing.T) {
 	require.Len(t, w.calls(), 1)
 }
 
-// A clock that is off by minutes is corrected by DynamoDB's answer, under which the
-// next try is signed.
+// A clock that is off by minutes is corrected by DynamoDB's answer, under which the next try is signed.
 func TestASkewedClockIsSignedAnew(t *testing.T) {
 	s, w := withCredentials(localCredentials)
 	const late = `{"__type":"com.amazon.coral.service#InvalidSignatureException","message":"Signature expired: ` +

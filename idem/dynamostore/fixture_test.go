@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,8 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 )
 
-// base is a fixed instant; expiry lies far ahead of the real clock, since
-// DynamoDB Local does delete what is past.
+// base is a fixed instant; expiry lies far ahead of the real clock, since DynamoDB Local does delete what is past.
 var base = time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // fixture is a store on a fresh table, its wire, and another client of the table.
@@ -30,8 +30,7 @@ type fixture struct {
 	o     *Options
 }
 
-// patient gives calls the time that a busy machine may need: how fast the table
-// answers is not what is tested.
+// patient gives calls the time that a busy machine may need: how fast the table answers is not what is tested.
 var patient = Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute}
 
 // unhurried does the same for an engine.
@@ -136,6 +135,21 @@ func (f *fixture) put(tb testing.TB, it item) {
 	tb.Helper()
 	_, err := f.admin.PutItem(tb.Context(), &dynamodb.PutItemInput{TableName: &f.table, Item: it})
 	require.NoError(tb, err)
+}
+
+// putAll writes many items as they are.
+func (f *fixture) putAll(tb testing.TB, items []item) {
+	tb.Helper()
+	for some := range slices.Chunk(items, 25) {
+		var puts []types.WriteRequest
+		for _, it := range some {
+			puts = append(puts, types.WriteRequest{PutRequest: &types.PutRequest{Item: it}})
+		}
+		out, err := f.admin.BatchWriteItem(tb.Context(),
+			&dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{f.table: puts}})
+		require.NoError(tb, err)
+		require.Empty(tb, out.UnprocessedItems)
+	}
 }
 
 // adminStore is the store with its other half.

@@ -107,9 +107,7 @@ func TestRequestsAreGolden(t *testing.T) {
 	}
 	keeps := audit(protocol.ChangeExtended)
 	keeps.Until = day.Add(day.Sub(now))
-	extended := protocol.Prolongation{
-		ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: keeps.Until, Audit: keeps,
-	}
+	extended := protocol.Prolongation{ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: keeps.Until, Audit: keeps}
 	type send = func(*AdminStore) error
 	ctx := context.Background()
 	acquire := func(c protocol.Claim) send { return func(s *AdminStore) error { return s.Acquire(ctx, now, c) } }

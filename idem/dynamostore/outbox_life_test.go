@@ -56,9 +56,8 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 	}
 }
 
-// A message's id is made of its name and of when the record was created, whichever attempt commits and
-// whatever the order of the calls. What is in order with it is what was published before it for the same
-// destination and key.
+// A message's id is made of its name and of when the record was created, whichever attempt commits and whatever the
+// order of the calls. What is in order with it is what was published before it for the same destination and key.
 func TestMessagesAreNamed(t *testing.T) {
 	b := openBank(t)
 	down, created := errors.New("down"), b.now

@@ -2,7 +2,6 @@ package dynamostore
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -27,6 +26,7 @@ func laneIn(shard, destination string, n int) string {
 
 // left puts messages as Retry leaves them to the sweep.
 func (b *box) left(t *testing.T, destination, key string, count int, at time.Time) (refs []outbox.Ref) {
+	var items []item
 	for n := range count {
 		m := order(key)
 		m.Destination = destination
@@ -34,9 +34,9 @@ func (b *box) left(t *testing.T, destination, key string, count int, at time.Tim
 		e := published(record, 0, m, at.Add(time.Duration(n)*time.Millisecond))
 		it := outboxItem(e)
 		hold(it, e)
-		b.put(t, it)
-		refs = append(refs, e.Ref())
+		items, refs = append(items, it), append(refs, e.Ref())
 	}
+	b.putAll(t, items)
 	return refs
 }
 
@@ -87,69 +87,52 @@ func TestHeldReadsLittleElse(t *testing.T) {
 	}
 }
 
-// A destination lists its own messages, and Strays lists what is left, whatever has a place in between.
+// Strays finds what is left between the places of destinations in one shard, whatever has a place there. That a
+// destination lists its own messages, outboxtest shows.
 func TestStrays(t *testing.T) {
 	t.Parallel()
 	b := openBox(t)
 	const shard = 7
-	want := map[string]map[outbox.Ref]bool{}
-	note := func(destination string, refs ...outbox.Ref) {
-		if want[destination] == nil {
-			want[destination] = map[outbox.Ref]bool{}
-		}
-		for _, ref := range refs {
-			want[destination][ref] = true
-		}
-	}
+	in := schema.OutboxShard + shardName(shard)
+	want := map[string][]outbox.Ref{}
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, name := range names {
-		key := laneIn(schema.OutboxShard+shardName(shard), name, 0)
-		note(name, b.left(t, name, key, 3, base)...)
-		m := order(key)
+		m := order(laneIn(in, name, 0))
 		m.Destination = name
-		for n := range 60 {
-			note(name, b.publish(t, "live/"+name, n, m, base))
-		}
+		want[name] = append(b.left(t, name, m.OrderingKey, 3, base), b.publish(t, "live/"+name, 0, m, base))
 		b.publish(t, "young/"+name, 0, m, base.Add(time.Hour))
 	}
 	// No form of this version, and not to be lost for it.
-	m := order(laneIn(schema.OutboxShard+shardName(shard), "orders", 0))
+	m := order(laneIn(in, "orders", 0))
 	for n := range 2 * outbox.MaxHeld {
 		it := outboxItem(published(fmt.Sprint("odd/", n), 0, m, base))
 		it["open_due"] = num(fmt.Sprintf("17000000000%02d.0001", n))
 		b.put(t, it)
-		note("odd", messageRef(it))
+		want["odd"] = append(want["odd"], messageRef(it))
 	}
 
-	all := func(list func(cursor string) ([]outbox.Ref, string, error)) map[outbox.Ref]bool {
-		found := map[outbox.Ref]bool{}
+	all := func(list func(cursor string) ([]outbox.Ref, string, error)) (found []outbox.Ref) {
 		for cursor := ""; ; {
 			refs, next, err := list(cursor)
 			require.NoError(t, err)
-			for _, ref := range refs {
-				require.False(t, found[ref], "%v is listed twice", ref)
-				found[ref] = true
-			}
-			if cursor = next; cursor == "" {
+			if found, cursor = append(found, refs...), next; cursor == "" {
 				return found
 			}
 		}
 	}
+	strays := func(known ...string) []outbox.Ref {
+		return all(func(cursor string) ([]outbox.Ref, string, error) {
+			return b.Strays(t.Context(), shard, known, base.Add(time.Minute), cursor)
+		})
+	}
 	for _, known := range [][]string{nil, {"a"}, {"b", "d"}, {"a", "c", "e"}, names} {
-		strays := map[outbox.Ref]bool{}
+		var left []outbox.Ref
 		for name, refs := range want {
 			if !slices.Contains(known, name) {
-				maps.Copy(strays, refs)
+				left = append(left, refs...)
 			}
 		}
-		require.Equal(t, strays, all(func(cursor string) ([]outbox.Ref, string, error) {
-			return b.Strays(t.Context(), shard, known, base.Add(time.Minute), cursor)
-		}))
-		for _, name := range known {
-			require.Equal(t, want[name], all(func(cursor string) ([]outbox.Ref, string, error) {
-				return b.Waiting(t.Context(), shard, name, base.Add(time.Minute), cursor)
-			}))
-		}
+		require.ElementsMatch(t, left, strays(known...))
 	}
 	// Two destinations with one hash: the messages of one are listed for the other, and not as strays.
 	hashes := map[string]string{}
@@ -158,10 +141,8 @@ func TestStrays(t *testing.T) {
 		name = fmt.Sprint("d-", n)
 		twin, hashes[destinationHash(name)] = hashes[destinationHash(name)], name
 	}
-	refs := b.left(t, twin, laneIn(schema.OutboxShard+shardName(shard), twin, 0), 1, base)
-	require.NotContains(t, all(func(cursor string) ([]outbox.Ref, string, error) {
-		return b.Strays(t.Context(), shard, []string{name}, base, cursor)
-	}), refs[0])
+	refs := b.left(t, twin, laneIn(in, twin, 0), 1, base)
+	require.NotContains(t, strays(name), refs[0])
 	require.Contains(t, all(func(cursor string) ([]outbox.Ref, string, error) {
 		return b.Waiting(t.Context(), shard, name, base, cursor)
 	}), refs[0])
@@ -170,8 +151,4 @@ func TestStrays(t *testing.T) {
 	_, _, err := b.Strays(t.Context(), 3, names, base, "")
 	require.NoError(t, err)
 	require.Len(t, b.wire.calls(), 1, "one Query of a shard in which nothing waits")
-	_, _, err = b.Strays(t.Context(), 0, names, base, "nonsense")
-	require.ErrorContains(t, err, "is no cursor")
-	_, _, err = b.Strays(t.Context(), 16, names, base, "")
-	require.ErrorContains(t, err, "no shard 16")
 }

@@ -49,9 +49,8 @@ func tally(ops []string) map[string]int {
 	return n
 }
 
-// Many duplicates at once of one key, on a table that answers one claim and not the others:
-// they get a sixth more requests than there are callers, and nothing is taken back, since
-// the process knows who has the key.
+// Many duplicates at once of one key, on a table that answers one claim and not the others: they get a sixth more
+// requests than there are callers, and nothing is taken back, since the process knows who has the key.
 func TestDuplicatesAtOnceOnAnOverloadedTableSendLittle(t *testing.T) {
 	const callers = 64
 	for name, fails := range map[string]func() (*http.Response, error){

@@ -24,6 +24,14 @@ func pausing(seen, write, operation string) protocol.PausedWrite {
 	return protocol.PausedWrite{Paused: protocol.Paused{Pauses: []protocol.Pause{p}, Write: write}, Seen: seen, Audit: a}
 }
 
+// paused is what the store reads.
+func (f *fixture) paused(t *testing.T) protocol.Paused {
+	t.Helper()
+	got, err := PausesOf(f.Store).ReadPaused(t.Context())
+	require.NoError(t, err)
+	return got
+}
+
 // What is paused is one item, which no record, index or expiry has to do with. Each change of it is written with
 // its entry, in the calls that the package's doc says.
 func TestWhatIsPausedIsOneItem(t *testing.T) {
@@ -31,9 +39,7 @@ func TestWhatIsPausedIsOneItem(t *testing.T) {
 	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
 		first, second := pausing("", "w1", "export"), pausing("w1", "w2", "mail")
 		f.wire.set(nil)
-		got, err := PausesOf(f.Store).ReadPaused(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, got)
+		require.Zero(t, f.paused(t))
 		require.Equal(t, []string{"GetItem"}, f.wire.calls())
 
 		made, refused := "TransactWriteItems", "TransactWriteItems"
@@ -43,9 +49,7 @@ func TestWhatIsPausedIsOneItem(t *testing.T) {
 		for _, w := range []protocol.PausedWrite{first, second} {
 			require.NoError(t, q.WritePaused(t.Context(), w))
 			require.Equal(t, made, strings.Join(f.wire.calls(), " "))
-			got, err = PausesOf(f.Store).ReadPaused(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, w.Paused, got)
+			require.Equal(t, w.Paused, f.paused(t))
 			f.wire.calls()
 			require.Equal(t, []protocol.Audit{*w.Audit}, changes(t, q, w.Audit.ID))
 			f.wire.calls()
@@ -57,9 +61,7 @@ func TestWhatIsPausedIsOneItem(t *testing.T) {
 			f.wire.calls()
 		}
 		require.NoError(t, q.WritePaused(t.Context(), second), "it has landed")
-		got, err = PausesOf(f.Store).ReadPaused(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, second.Paused, got)
+		require.Equal(t, second.Paused, f.paused(t))
 
 		it := f.rawAt(t, itemKey("pauses", "pauses"))
 		require.Len(t, it, 4)
@@ -97,9 +99,7 @@ func TestAPauseWithFaults(t *testing.T) {
 			w := pausing(seen, fmt.Sprint("w", i), fmt.Sprint("op", i))
 			require.NoError(t, q.WritePaused(t.Context(), w))
 			f.wire.set(nil)
-			got, err := PausesOf(f.Store).ReadPaused(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, w.Paused, got)
+			require.Equal(t, w.Paused, f.paused(t))
 			require.Equal(t, []protocol.Audit{*w.Audit}, changes(t, q, w.Audit.ID))
 			seen = w.Write
 		}
@@ -133,18 +133,9 @@ func TestAPauseThatMayHaveBeenReplaced(t *testing.T) {
 			require.NoError(t, err, "DynamoDB knows the transaction by its token")
 		}
 		f.wire.set(nil)
-		got, err := PausesOf(f.Store).ReadPaused(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, "w2", got.Write, "nothing is made over the other one")
+		require.Equal(t, "w2", f.paused(t).Write, "nothing is made over the other one")
 		require.Len(t, changes(t, q, w.Audit.ID), 1)
 	})
-}
-
-// Without a store nothing is known, and nothing panics.
-func TestPausesWithoutAStore(t *testing.T) {
-	_, err := PausesOf(nil).ReadPaused(t.Context())
-	var mistake *protocol.ConfigError
-	require.ErrorAs(t, err, &mistake)
 }
 
 // An item that cannot be read is not taken for one that pauses nothing.

@@ -28,10 +28,9 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 )
 
-// used are the permissions that this package's calls need, as seen at the wire in
-// all of its tests: by who calls, what is called, and the actions. A transaction
-// needs those of what is in it. The infrastructure is held to them: each
-// role that handles records must be allowed all of them.
+// used are the permissions that this package's calls need, as seen at the wire in all of its tests: by who calls,
+// what is called, and the actions. A transaction needs those of what is in it. The infrastructure is held to them:
+// each role that handles records must be allowed all of them.
 var used struct {
 	sync.Mutex
 	actions map[[3]string]bool // caller, resource, action

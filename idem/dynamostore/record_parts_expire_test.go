@@ -192,3 +192,29 @@ func TestAWorkersEndExpiresTheInput(t *testing.T) {
 		})
 	}
 }
+
+// An acceptance whose reply is lost, and whose next try is refused, may have landed: its input stays.
+func TestTheInputOfAnAcceptanceInDoubtStays(t *testing.T) {
+	t.Parallel()
+	f := open(t, &patient)
+	const id = "t#op#k"
+	puts := 0
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op != "PutItem" {
+			return nil, nil
+		}
+		switch puts++; puts {
+		case 1:
+			return nil, nil // the input's part
+		case 2:
+			return f.wire.loseReply(req)
+		}
+		return answer(http.StatusBadRequest, noAccess), nil
+	})
+	err := f.Finish(t.Context(), base, acceptance(id, "first"))
+	isStoreError(t, err, true)
+	f.wire.set(nil)
+	require.Equal(t, protocol.Pending, f.get(t, id).State)
+	all, kept := f.parts(t)
+	require.Equal(t, all, kept)
+}

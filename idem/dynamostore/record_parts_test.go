@@ -120,8 +120,7 @@ func TestDamagedPartsFailClosed(t *testing.T) {
 	}
 }
 
-// A second, other result of the same attempt is refused, and its parts do not
-// overwrite those of the recorded one.
+// A second, other result of the same attempt is refused, and its parts do not overwrite those of the recorded one.
 func TestPartsOfARefusedWrite(t *testing.T) {
 	f := open(t, nil)
 	recorded := noise(20 << 10)
@@ -206,8 +205,7 @@ func TestAbsurdPartsAreNotRead(t *testing.T) {
 	require.Zero(t, *n)
 }
 
-// A part's key holds the record's id and owner, so that IAM's leading keys
-// confine it as they do the record.
+// A part's key holds the record's id and owner, so that IAM's leading keys confine it as they do the record.
 func TestPartKeys(t *testing.T) {
 	require.Equal(t, "t#op#digest#part#owner#AQIDBAUGBwgJ#",
 		partKeyPrefix("t#op#digest", "owner", []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -112,8 +113,7 @@ func TestSealedResultsFailClosed(t *testing.T) {
 	})
 }
 
-// What has run is recorded and never runs again, whatever the sealer does. Its result is added
-// once it can be sealed.
+// What has run is recorded and never runs again, whatever the sealer does. Its result is added once it can be sealed.
 func TestAResultThatCannotBeSealed(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no key")
@@ -281,4 +281,23 @@ func TestSealedStepsFitTheRecord(t *testing.T) {
 	require.Greater(t, largest, ran*MaxSealOverhead)
 	require.Less(t, largest, protocol.StepRoom)
 	require.Equal(t, protocol.Failed, f.get(t, k.ID()).State)
+}
+
+// A withdrawal over an expired record whose result was encrypted leaves nothing of it: a store
+// without the key can use the idempotency key again.
+func TestAWithdrawalOverASealedRecordLeavesNothingOfIt(t *testing.T) {
+	t.Parallel()
+	f := open(t, sealing(newGCM(t, 1)))
+	const id = "t#op#k"
+	f.completed(t, id, []byte("secret"))
+	require.Contains(t, f.raw(t, id), schema.Sealed)
+
+	later := base.Add(48 * time.Hour)
+	plain, c := f.on(&patient), claim(id, "o2")
+	c.Seen, c.Replace = f.get(t, id).Write, true
+	require.NoError(t, plain.Withdraw(t.Context(), later, protocol.Withdrawal{
+		Claim: c, Owner: "w", Write: "w.0", ExpiresAt: later.Add(time.Hour),
+	}))
+	require.NotContains(t, f.raw(t, id), schema.Sealed)
+	require.NotContains(t, f.raw(t, id), schema.Body)
 }

@@ -55,8 +55,7 @@ func TestMissingStepResultFailsClosed(t *testing.T) {
 	require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 }
 
-// stepOverhead is what [protocol.StepRoom] counts for a step beside its name, result and
-// error.
+// stepOverhead is what [protocol.StepRoom] counts for a step beside its name, result and error.
 const stepOverhead = 192
 
 func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
@@ -83,8 +82,7 @@ func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
 	}
 }
 
-// Results leave the record as it grows: many steps of nearly 1 KB fit, and nothing of
-// them stays.
+// Results leave the record as it grows: many steps of nearly 1 KB fit, and nothing of them stays.
 func TestManySteps(t *testing.T) {
 	t.Parallel()
 	b := openBank(t)

@@ -26,9 +26,8 @@ func TestShards(t *testing.T) {
 	require.Equal(t, protocol.AuditShards, schema.AuditShardCount)
 }
 
-// The share of the index's ceiling that operations with random keys reach without more writes to any
-// shard than DynamoDB takes in a second, even if each writes its entry and removes it in one second. The page has
-// the numbers.
+// The share of the index's ceiling that operations with random keys reach without more writes to any shard than
+// DynamoDB takes in a second, even if each writes its entry and removes it in one second. The page has the numbers.
 func TestTheCeilingOfTheIndex(t *testing.T) {
 	const minute = 60
 	random := rand.New(rand.NewPCG(1, 2))

@@ -128,8 +128,7 @@ func (b *bank) messages(t *testing.T, id string) (all []*outbox.Entry) {
 	return all
 }
 
-// Business writes, message and outcome commit in one transaction; a replay writes
-// nothing.
+// Business writes, message and outcome commit in one transaction; a replay writes nothing.
 func TestWritesCommitWithTheOutcome(t *testing.T) {
 	const put, upd, get, tra = "PutItem", "UpdateItem", "GetItem", "TransactWriteItems"
 	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
@@ -162,8 +161,7 @@ func TestWritesCommitWithTheOutcome(t *testing.T) {
 	})
 }
 
-// A condition that does not hold is the handler's own error, by its class, and
-// nothing is written.
+// A condition that does not hold is the handler's own error, by its class, and nothing is written.
 func TestConditionFails(t *testing.T) {
 	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
 		res, err := b.transfer(t.Context(), op, 101)

@@ -16,10 +16,9 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// What the network does to the transaction and to the writes that follow it. At
-// the end the money has moved exactly if the caller was told so, or may have if he
-// was told that nobody knows; and the same call, when the network is back, says
-// what is true.
+// What the network does to the transaction and to the writes that follow it. At the end the money has moved exactly
+// if the caller was told so, or may have if he was told that nobody knows; and the same call, when the network is
+// back, says what is true.
 func TestTransactionLosesReplies(t *testing.T) {
 	t.Parallel()
 	type fault = func(w *wire, req *http.Request) (*http.Response, error)
@@ -28,8 +27,7 @@ func TestTransactionLosesReplies(t *testing.T) {
 	const tra = "TransactWriteItems"
 	for _, tc := range []struct {
 		name string
-		// tx is injected into the transaction's tries, rest into every call after it; nil
-		// lets the call pass.
+		// tx is injected into the transaction's tries, rest into every call after it; nil lets the call pass.
 		tx, rest     fault
 		tries        int // of the transaction that get a fault
 		ok, maybe    bool
@@ -190,9 +188,7 @@ func TestCancellationReasons(t *testing.T) {
 		{"a condition after a lost request", []*http.Response{nil, reasons(none, cond, none)},
 			refusedFor("Update", codeCondition, true, ""), 2},
 		{"the token is known for another transaction", []*http.Response{exception("IdempotentParameterMismatchException")},
-			func(t *testing.T, err error) {
-				isStoreError(t, err, true)
-			}, 1},
+			func(t *testing.T, err error) { isStoreError(t, err, true) }, 1},
 		{"no such table", []*http.Response{answer(400, noTable)}, func(t *testing.T, err error) {
 			require.ErrorContains(t, isStoreError(t, err, false), "accounts")
 		}, 1},

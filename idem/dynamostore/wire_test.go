@@ -16,8 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wire is a transport that counts the calls by operation and can do with them
-// what networks do.
+// wire is a transport that counts the calls by operation and can do with them what networks do.
 type wire struct {
 	next http.RoundTripper
 	mu   sync.Mutex
@@ -154,8 +153,7 @@ func (w *wire) hold(t *testing.T, op string, lost func() (*http.Response, error)
 	}
 }
 
-// endAfter ends a call's context with its calls-th request, so that no test
-// waits for time to pass.
+// endAfter ends a call's context with its calls-th request, so that no test waits for time to pass.
 func endAfter(calls, n int, cancel context.CancelFunc) {
 	if n+1 >= calls {
 		cancel()
@@ -192,9 +190,7 @@ const (
 )
 
 // over is a store on a wire that leads nowhere.
-func over(w *wire) *Store {
-	return must(New(must(NewClient(aws.Config{}, nowhere(w))), "table", nil))
-}
+func over(w *wire) *Store { return must(New(must(NewClient(aws.Config{}, nowhere(w))), "table", nil)) }
 
 func nowhere(w *wire) *ClientOptions {
 	return &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w}

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,8 +169,7 @@ func (f frozen) then() *memoryStore {
 	return s
 }
 
-// A sweep sends all of a long lane, also where the index still lists what it has sent, or what another
-// relay has.
+// A sweep sends all of a long lane, also where the index still lists what it has sent, or what another relay has.
 func TestALongLaneIsSentThoughTheIndexIsBehind(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		r := relay(t, frozen{s}, p, nil)
@@ -258,5 +258,119 @@ func TestStraysAreReadInPart(t *testing.T) {
 		time.Sleep(outbox.DefaultGrace)
 		require.LessOrEqual(t, s.loads(func() { sweep(t, r) }), 400)
 		require.Empty(t, p.sent)
+	})
+}
+
+// A sweep says how old the oldest message is that it found, whatever its destination and whether it
+// was sent; the metric and its alarm go by it.
+func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+		down := p.fails()
+		down.Store(false)
+		oldest := func() time.Time {
+			report, err := r.Sweep(within(t, time.Minute))
+			require.NoError(t, err)
+			return report.OldestAt
+		}
+		require.Zero(t, oldest())
+		first := time.Now()
+		for n := range 3 {
+			s.put(fmt.Sprint("r", n), 0, "")
+			time.Sleep(outbox.DefaultGrace)
+		}
+		require.Equal(t, first, oldest(), "it was sent by this sweep")
+		require.Zero(t, oldest())
+
+		down.Store(true)
+		second := time.Now()
+		report := deliver(t, r, s.put("r3", 0, ""))
+		require.Zero(t, report.OldestAt, "a delivery sees only what it is given")
+		for range 3 {
+			time.Sleep(time.Hour)
+			require.Equal(t, second, oldest(), "it failed, and still waits")
+		}
+		down.Store(false)
+		time.Sleep(time.Hour)
+		require.Equal(t, second, oldest())
+		require.Zero(t, oldest())
+
+		third := s.put("r4", 0, "")
+		s.all[third].Destination = "nobody"
+		time.Sleep(outbox.DefaultGrace)
+		require.Equal(t, s.all[third].Created, oldest(), "a destination without a route")
+	})
+}
+
+// What the stream has missed is counted once, and not what it was never to send: a destination that is
+// down has signals of its own.
+func TestASweepCountsWhatTheStreamHasMissed(t *testing.T) {
+	for _, key := range []string{"", "k"} {
+		withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
+			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p, "down": refusing}, nil)
+			require.NoError(t, err)
+			put := func(record string) (orders, down, unknown outbox.Ref) {
+				orders, down, unknown = s.put(record, 0, key), s.put("down-"+record, 0, key), s.put("lost-"+record, 0, key)
+				s.all[down].Destination, s.all[unknown].Destination = "down", "nobody"
+				return orders, down, unknown
+			}
+			for n := range 30 {
+				orders, down, unknown := put(fmt.Sprint("r", n))
+				report := deliver(t, r, orders, down, unknown)
+				require.Zero(t, report.Missed)
+			}
+			for range 3 {
+				time.Sleep(outbox.DefaultGrace)
+				require.Zero(t, sweep(t, r).Missed, "the stream has delivered all")
+			}
+			for n := range 5 { // the stream has ended
+				put(fmt.Sprint("s", n))
+			}
+			require.Zero(t, sweep(t, r).Missed, "the stream may be late")
+			time.Sleep(outbox.DefaultGrace)
+			require.Equal(t, 5, sweep(t, r).Missed)
+			require.Zero(t, sweep(t, r).Missed)
+
+			tries := 0
+			p.fault = func(outbox.Message) error {
+				if tries++; tries == 1 {
+					return errDown
+				}
+				return nil
+			}
+			s.put("t", 0, key)
+			time.Sleep(outbox.DefaultGrace)
+			for range 3 {
+				require.Zero(t, sweep(t, r).Missed, "a sweep has tried it")
+				time.Sleep(time.Hour)
+			}
+			require.Len(t, p.sent, 36)
+		})
+	}
+}
+
+var refusing = sending(func(_ context.Context, messages []outbox.Message) []outbox.Sent {
+	return slices.Repeat([]outbox.Sent{{Err: errDown}}, len(messages))
+})
+
+// No message for a destination is read in the passes of the others.
+func TestPassesDoNotReadEachOthersMessages(t *testing.T) {
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
+		senders := map[string]outbox.Sender{"orders": refusing}
+		for n := range 9 {
+			senders[fmt.Sprint("d", n)] = p
+		}
+		r, err := outbox.NewRelay(s, senders, nil)
+		require.NoError(t, err)
+		for n := range 1000 {
+			s.put(fmt.Sprint("r", n), 0, "")
+		}
+		sweeps(t, r, 4, time.Hour)
+		require.LessOrEqual(t, s.loaded, 4*100, "only a page of the destination itself, which is down")
+		for n := range 9 {
+			ref := s.put("late", n, "")
+			s.all[ref].Destination = fmt.Sprint("d", n)
+		}
+		sweeps(t, r, 1, time.Hour)
+		require.Len(t, p.sent, 9)
 	})
 }

@@ -37,16 +37,15 @@ func request(took time.Duration, fault error, sent func(outbox.Message)) outbox.
 
 // failing are destinations that should cost the others nothing.
 var failing = map[string]outbox.Sender{
-	"healthy":        request(10*time.Millisecond, nil, nil),
-	"fails at once":  request(0, errDown, nil),
-	"fails in 20 ms": request(20*time.Millisecond, errDown, nil),
-	"fails in 900 ms": request(900*time.Millisecond,
-		errDown, nil),
-	"fails in 8 s": request(8*time.Second, errDown, nil),
-	"hangs":        request(time.Hour, nil, nil),
-	"takes 1.5 s":  request(1500*time.Millisecond, nil, nil),
-	"takes 5 s":    request(5*time.Second, nil, nil),
-	"has no route": nil,
+	"healthy":         request(10*time.Millisecond, nil, nil),
+	"fails at once":   request(0, errDown, nil),
+	"fails in 20 ms":  request(20*time.Millisecond, errDown, nil),
+	"fails in 900 ms": request(900*time.Millisecond, errDown, nil),
+	"fails in 8 s":    request(8*time.Second, errDown, nil),
+	"hangs":           request(time.Hour, nil, nil),
+	"takes 1.5 s":     request(1500*time.Millisecond, nil, nil),
+	"takes 5 s":       request(5*time.Second, nil, nil),
+	"has no route":    nil,
 	"fails each tenth": sending(func(_ context.Context, messages []outbox.Message) []outbox.Sent {
 		all := make([]outbox.Sent, len(messages))
 		for i := range all {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -167,4 +168,26 @@ func TestInBatches(t *testing.T) {
 	got = outbox.InBatches(t.Context(), messages("a"), limits, size,
 		func(context.Context, []outbox.Message) ([]outbox.Sent, error) { return nil, nil })
 	require.ErrorContains(t, got[0].Err, "did not return one Sent for each message")
+}
+
+// What a sender of a service's own returns as the id is kept within bounds.
+func TestTheIdIsBounded(t *testing.T) {
+	for name, id := range map[string]string{
+		"none": "", "short": "offset 7", "long": strings.Repeat("ü", outbox.MaxSentID),
+		"cut": "a" + strings.Repeat("ü", outbox.MaxSentID), "no text": "\xff",
+	} {
+		withStore(t, func(t *testing.T, s *memoryStore, _ *post, _ *outbox.Relay) {
+			r := relay(t, s, sending(func(_ context.Context, messages []outbox.Message) []outbox.Sent {
+				return []outbox.Sent{{ID: id}}
+			}), nil)
+			ref := s.put("a", 0, "")
+			deliver(t, r, ref)
+			got := s.get(ref)
+			require.Equal(t, outbox.Dispatched, got.State, name)
+			require.LessOrEqual(t, len(got.SentID), outbox.MaxSentID, name)
+			require.True(t, utf8.ValidString(got.SentID), name)
+			require.True(t, name != "none" && name != "short" || got.SentID == id, name)
+			require.Equal(t, id == "", got.SentID == "", name)
+		})
+	}
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 )
 
-// What is in order waits for the one before it, for no other key, and holds up
-// nothing else: the sweep sends it, or the stream before what comes next with its
-// key.
+// What is in order waits for the one before it, for no other key, and holds up nothing else: the sweep sends it, or
+// the stream before what comes next with its key.
 func TestOrderHolds(t *testing.T) {
 	for _, next := range []string{"the sweep", "the stream"} {
 		t.Run(next+" goes on", func(t *testing.T) {
@@ -69,8 +68,7 @@ func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
 	})
 }
 
-// Where the key has more messages, the stream tries what is before them as soon as
-// it is due, and needs no sweep.
+// Where the key has more messages, the stream tries what is before them as soon as it is due, and needs no sweep.
 func TestPoisonInABusyKey(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		p.failFor(idOf("a", 0), errDown)
@@ -89,8 +87,7 @@ func TestPoisonInABusyKey(t *testing.T) {
 	})
 }
 
-// More than a call takes up wait for a key: it sends the first of them, and what is
-// new waits behind the rest.
+// More than a call takes up wait for a key: it sends the first of them, and what is new waits behind the rest.
 func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		down := p.fails()
@@ -272,8 +269,7 @@ func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
 	})
 }
 
-// Two shards of the stream, with messages of one key, find the same one waiting: one
-// of them sends it.
+// Two shards of the stream, with messages of one key, find the same one waiting: one of them sends it.
 func TestWhatWasLeftIsSentOnce(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		down := p.fails()
@@ -284,9 +280,7 @@ func TestWhatWasLeftIsSentOnce(t *testing.T) {
 		var both sync.WaitGroup
 		for _, record := range []string{"b", "c"} {
 			ref := s.put(record, 0, "k")
-			both.Go(func() {
-				deliver(t, r, ref)
-			})
+			both.Go(func() { deliver(t, r, ref) })
 		}
 		both.Wait()
 		sweep(t, r)

@@ -90,10 +90,10 @@ func TestHalfABatchFails(t *testing.T) {
 			refs = append(refs, s.put(fmt.Sprintf("%s-%d", []string{"even", "odd"}[i%2], i), 0, ""))
 		}
 		delivers(t, r, outbox.Report{Sent: 5, Failed: 5, Problems: []string{"orders: the queue is down"}}, refs...)
-		e := s.get(refs[1])
-		require.Equal(t, outbox.Retrying, e.State)
-		require.Equal(t, 1, e.Tries)
-		require.Equal(t, "the queue is down", e.Reason)
+		e, sent := s.get(refs[1]), s.get(refs[0])
+		require.Equal(t, []any{outbox.Retrying, 1, "the queue is down"}, []any{e.State, e.Tries, e.Reason})
+		require.Equal(t, []any{serviceID(1), time.Now()}, []any{sent.SentID, sent.SentAt})
+		require.Equal(t, []any{"", time.Time{}}, []any{e.SentID, e.SentAt}, "it has none of a send that failed")
 
 		delivers(t, r, outbox.Report{Skipped: 10}, refs...) // before time a replay of the stream does not try
 		require.Equal(t, outbox.Report{}, sweep(t, r), "the stream's grace is not over")
@@ -101,6 +101,8 @@ func TestHalfABatchFails(t *testing.T) {
 		time.Sleep(outbox.DefaultGrace)
 		require.Equal(t, outbox.Report{Sent: 5}, sweep(t, r))
 		require.Len(t, p.sent, 10)
+		require.Contains(t, []string{serviceID(11), serviceID(12), serviceID(13), serviceID(14), serviceID(15)},
+			s.get(refs[1]).SentID)
 	})
 }
 
@@ -128,8 +130,8 @@ func TestDestinationWithoutRoute(t *testing.T) {
 	})
 }
 
-// Killed between send and note: sent again, under the same id, and nothing behind
-// it is taken for done.
+// Killed between send and note: sent again, under the same id, and nothing behind it is taken for done. The service's
+// id is that of the send that was noted.
 func TestSentAndNotNoted(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
@@ -141,8 +143,12 @@ func TestSentAndNotNoted(t *testing.T) {
 			if key != "" {
 				require.Equal(t, []string{"a/0"}, p.bodies(), "what is behind it waits")
 			}
+			require.Equal(t, []any{outbox.New, ""}, []any{s.get(refs[0]).State, s.get(refs[0]).SentID})
 			s.fault = nil
+			tried := p.tries
 			delivers(t, r, outbox.Report{Sent: 2}, refs...)
+			delivers(t, r, outbox.Report{Skipped: 2}, refs...)
+			require.Equal(t, serviceID(tried+1), s.get(refs[0]).SentID)
 			ids := map[string]string{}
 			for _, m := range p.sent {
 				ids[m.ID] = string(m.Body)
@@ -263,37 +269,34 @@ func TestDeliveriesSideBySide(t *testing.T) {
 		time.Sleep(time.Hour)
 		var both sync.WaitGroup
 		for range 2 {
-			both.Go(func() {
-				deliver(t, r, refs...)
-			})
+			both.Go(func() { deliver(t, r, refs...) })
 		}
 		both.Wait()
 		require.Equal(t, 2, p.tries)
 	})
 }
 
-// From Grace on, to the moment, a try is noted before it is made.
+// From Grace on, to the moment, a try is noted before it is made, and by the first sweep that may see it.
 func TestTriesAreNotedFromGraceOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for age, noted := range map[time.Duration]int{outbox.DefaultGrace - 1: 0, outbox.DefaultGrace: 1} {
+		for _, tc := range []struct {
+			age   time.Duration
+			sweep bool
+			noted int
+		}{{outbox.DefaultGrace - 1, false, 0}, {outbox.DefaultGrace, false, 1}, {outbox.DefaultGrace, true, 1}} {
 			s, p := newMemoryStore(), &post{}
 			ref := s.put("a", 0, "")
-			time.Sleep(age)
+			time.Sleep(tc.age)
 			p.fault = func(outbox.Message) error {
-				require.Equal(t, noted, s.get(ref).Tries, "after %v", age)
+				require.Equal(t, tc.noted, s.get(ref).Tries, "%+v", tc)
 				return nil
 			}
-			report := deliver(t, relay(t, s, p, nil), ref)
-			require.Equal(t, 1, report.Sent)
+			if r := relay(t, s, p, nil); tc.sweep {
+				require.Equal(t, 1, sweep(t, r).Sent)
+			} else {
+				delivers(t, r, outbox.Report{Sent: 1}, ref)
+			}
 		}
-		s, p := newMemoryStore(), &post{}
-		ref := s.put("a", 0, "")
-		time.Sleep(outbox.DefaultGrace)
-		p.fault = func(outbox.Message) error {
-			require.Equal(t, 1, s.get(ref).Tries, "the first sweep that may see it notes its try")
-			return nil
-		}
-		require.Equal(t, 1, sweep(t, relay(t, s, p, nil)).Sent)
 	})
 }
 
@@ -322,8 +325,7 @@ func TestATryIsNotStolenWhileItRuns(t *testing.T) {
 	})
 }
 
-// A message that a send had no time for was not tried, also if the try was noted
-// before.
+// A message that a send had no time for was not tried, also if the try was noted before.
 func TestWhatIsNotSentIsNotTried(t *testing.T) {
 	for _, age := range []time.Duration{0, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -428,119 +430,5 @@ func TestSweepReachesEveryShard(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		require.Len(t, p.sent, sound)
-	})
-}
-
-// A sweep says how old the oldest message is that it found, whatever its destination and whether it
-// was sent; the metric and its alarm go by it.
-func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
-	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-		down := p.fails()
-		down.Store(false)
-		oldest := func() time.Time {
-			report, err := r.Sweep(within(t, time.Minute))
-			require.NoError(t, err)
-			return report.OldestAt
-		}
-		require.Zero(t, oldest())
-		first := time.Now()
-		for n := range 3 {
-			s.put(fmt.Sprint("r", n), 0, "")
-			time.Sleep(outbox.DefaultGrace)
-		}
-		require.Equal(t, first, oldest(), "it was sent by this sweep")
-		require.Zero(t, oldest())
-
-		down.Store(true)
-		second := time.Now()
-		report := deliver(t, r, s.put("r3", 0, ""))
-		require.Zero(t, report.OldestAt, "a delivery sees only what it is given")
-		for range 3 {
-			time.Sleep(time.Hour)
-			require.Equal(t, second, oldest(), "it failed, and still waits")
-		}
-		down.Store(false)
-		time.Sleep(time.Hour)
-		require.Equal(t, second, oldest())
-		require.Zero(t, oldest())
-
-		third := s.put("r4", 0, "")
-		s.all[third].Destination = "nobody"
-		time.Sleep(outbox.DefaultGrace)
-		require.Equal(t, s.all[third].Created, oldest(), "a destination without a route")
-	})
-}
-
-// What the stream has missed is counted once, and not what it was never to send: a destination that is
-// down has signals of its own.
-func TestASweepCountsWhatTheStreamHasMissed(t *testing.T) {
-	for _, key := range []string{"", "k"} {
-		withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
-			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p, "down": refusing}, nil)
-			require.NoError(t, err)
-			put := func(record string) (orders, down, unknown outbox.Ref) {
-				orders, down, unknown = s.put(record, 0, key), s.put("down-"+record, 0, key), s.put("lost-"+record, 0, key)
-				s.all[down].Destination, s.all[unknown].Destination = "down", "nobody"
-				return orders, down, unknown
-			}
-			for n := range 30 {
-				orders, down, unknown := put(fmt.Sprint("r", n))
-				report := deliver(t, r, orders, down, unknown)
-				require.Zero(t, report.Missed)
-			}
-			for range 3 {
-				time.Sleep(outbox.DefaultGrace)
-				require.Zero(t, sweep(t, r).Missed, "the stream has delivered all")
-			}
-			for n := range 5 { // the stream has ended
-				put(fmt.Sprint("s", n))
-			}
-			require.Zero(t, sweep(t, r).Missed, "the stream may be late")
-			time.Sleep(outbox.DefaultGrace)
-			require.Equal(t, 5, sweep(t, r).Missed)
-			require.Zero(t, sweep(t, r).Missed)
-
-			tries := 0
-			p.fault = func(outbox.Message) error {
-				if tries++; tries == 1 {
-					return errDown
-				}
-				return nil
-			}
-			s.put("t", 0, key)
-			time.Sleep(outbox.DefaultGrace)
-			for range 3 {
-				require.Zero(t, sweep(t, r).Missed, "a sweep has tried it")
-				time.Sleep(time.Hour)
-			}
-			require.Len(t, p.sent, 36)
-		})
-	}
-}
-
-var refusing = sending(func(_ context.Context, messages []outbox.Message) []outbox.Sent {
-	return slices.Repeat([]outbox.Sent{{Err: errDown}}, len(messages))
-})
-
-// No message for a destination is read in the passes of the others.
-func TestPassesDoNotReadEachOthersMessages(t *testing.T) {
-	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
-		senders := map[string]outbox.Sender{"orders": refusing}
-		for n := range 9 {
-			senders[fmt.Sprint("d", n)] = p
-		}
-		r, err := outbox.NewRelay(s, senders, nil)
-		require.NoError(t, err)
-		for n := range 1000 {
-			s.put(fmt.Sprint("r", n), 0, "")
-		}
-		sweeps(t, r, 4, time.Hour)
-		require.LessOrEqual(t, s.loaded, 4*100, "only a page of the destination itself, which is down")
-		for n := range 9 {
-			ref := s.put("late", n, "")
-			s.all[ref].Destination = fmt.Sprint("d", n)
-		}
-		sweeps(t, r, 1, time.Hour)
-		require.Len(t, p.sent, 9)
 	})
 }

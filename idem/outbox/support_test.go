@@ -328,8 +328,7 @@ func (f sending) Send(ctx context.Context, messages []outbox.Message) []outbox.S
 func inBatches(count int, request func(context.Context, []outbox.Message) error) outbox.Sender {
 	return sending(func(ctx context.Context, messages []outbox.Message) []outbox.Sent {
 		return outbox.InBatches(ctx, messages, outbox.Limits{Count: count, Bytes: 1 << 20},
-			func(*outbox.Message) int { return 1 },
-			func(ctx context.Context, batch []outbox.Message) ([]outbox.Sent, error) {
+			func(*outbox.Message) int { return 1 }, func(ctx context.Context, batch []outbox.Message) ([]outbox.Sent, error) {
 				return make([]outbox.Sent, len(batch)), request(ctx, batch)
 			})
 	})

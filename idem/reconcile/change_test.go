@@ -123,8 +123,7 @@ func TestAnExtensionKeepsARecord(t *testing.T) {
 			extendsNot(reconcile.ErrChanged), attempt(2),
 		}},
 		{"that a call takes for expired, and claims after it", refund, []move{
-			ends(nil), expires, wait(overMargin), extendsNot(reconcile.ErrExpired),
-			next(idemtest.Acquire, idemtest.Pass),
+			ends(nil), expires, wait(overMargin), extendsNot(reconcile.ErrExpired), next(idemtest.Acquire, idemtest.Pass),
 			before(idemtest.Acquire, wait(-time.Minute), extendsBy(dispute), wait(time.Minute)), // it replaces the record
 			gets(mustNotRun, 7), changed(extended), // an operator knows that it is kept
 		}},
@@ -147,8 +146,7 @@ func TestAnExtensionKeepsARecord(t *testing.T) {
 		}},
 	}...)
 
-	// Whatever becomes of a request or a reply, the record is kept or it is not, and the history
-	// says so once.
+	// Whatever becomes of a request or a reply, the record is kept or it is not, and the history says so once.
 	for name, faults := range map[string][]idemtest.Fault{
 		"reply lost":           {idemtest.LoseReply},
 		"request lost":         {idemtest.LoseRequest},
@@ -175,8 +173,7 @@ func TestAnExtensionKeepsARecord(t *testing.T) {
 		}})
 	}
 
-	// Why a record is kept for longer, such as a paused queue, holds for the resolution that replaces
-	// its own too.
+	// Why a record is kept for longer, such as a paused queue, holds for the resolution that replaces its own too.
 	for name, tc := range map[string]struct {
 		extend move
 		to     reconcile.Resolution

@@ -41,8 +41,7 @@ func (p *provider) probe(ctx context.Context, q reconcile.Question) (reconcile.A
 	return reconcile.NotExecuted(), nil
 }
 
-// The process is killed in its handler, before or after the effect, and a sweep comes
-// every minute.
+// The process is killed in its handler, before or after the effect, and a sweep comes every minute.
 func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -154,9 +153,8 @@ func (e ending) everywhere(t *testing.T, dies bool,
 	require.Greater(t, n, 3)
 }
 
-// disturbed sweeps the record of a killed process for two hours. At the n-th call that is about the
-// record something happens, and with dies the sweep's process ends then: another one goes on. It returns
-// how many calls were made.
+// disturbed sweeps the record of a killed process for two hours. At the n-th call that is about the record something
+// happens, and with dies the sweep's process ends then: another one goes on. It returns how many calls were made.
 func (e ending) disturbed(t *testing.T, n int, dies bool,
 	at func(ctx context.Context, r *rig, c *idemtest.Call) error, check func(r *rig, made int),
 ) (made int) {
@@ -201,9 +199,8 @@ func (e ending) disturbed(t *testing.T, n int, dies bool,
 	return made
 }
 
-// A sweep loses its process, a request or a reply at each of its calls. Later sweeps bring
-// the record where it would have come without. Operators get their message twice only where
-// it cannot be known that they have it.
+// A sweep loses its process, a request or a reply at each of its calls. Later sweeps bring the record where it would
+// have come without. Operators get their message twice only where it cannot be known that they have it.
 func TestASweepMayDieBetweenAnyTwoCalls(t *testing.T) {
 	for how, tc := range map[string]struct {
 		at            idemtest.Fault

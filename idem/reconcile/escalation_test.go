@@ -102,8 +102,7 @@ func TestAQuestionIsEscalatedOnce(t *testing.T) {
 		{"operators cannot be reached for a while", refund, []move{
 			lapsed, asks(cannotBeKnown), refusing(errors.New("the queue is down")),
 			sweeps(notice.SweepParked, notice.SweepFailed), wait(time.Minute),
-			times(2, sweeps(notice.SweepFailed), wait(time.Minute)),
-			func(r *rig) { require.Zero(r.t, r.record().EscalatedAt) },
+			times(2, sweeps(notice.SweepFailed), wait(time.Minute)), func(r *rig) { require.Zero(r.t, r.record().EscalatedAt) },
 			refusing(nil), sweeps(notice.Escalated), sameMessage(4), changed(parked, wasEscalated),
 			resolves(to(7)), // operators can still answer
 			func(r *rig) { require.Zero(r.t, r.record().EscalatedAt) },
@@ -116,18 +115,13 @@ func TestAQuestionIsEscalatedOnce(t *testing.T) {
 		// Operators say that it had no effect. The steps are still to be continued: that is a new
 		// question, which gets its time and a message of its own.
 		{"an answered question", refund, []move{
-			resends(), fails(stepThen(errPlain), errPlain), is(idem.Unknown), aged,
-			resolves(toReleased), minutes, escalated(1),
-			func(r *rig) { require.NotEmpty(r.t, r.questions) },
-			times(8, wait(5*time.Hour), sweep), anotherMessage(2),
+			resends(), fails(stepThen(errPlain), errPlain), is(idem.Unknown), aged, resolves(toReleased), minutes, escalated(1),
+			func(r *rig) { require.NotEmpty(r.t, r.questions) }, times(8, wait(5*time.Hour), sweep), anotherMessage(2),
 		}},
 		// The attempt that a sweep has parked says by itself that its outcome is unknown.
 		{"a late end", refund, []move{
-			fails(func(r *rig) handler {
-				return func(context.Context, int) (int, error) { aged(r); return 0, errPlain }
-			}, nil),
-			func(r *rig) { require.NotNil(r.t, r.record().Failure, "the end was recorded") },
-			minutes, escalated(1), recorded,
+			fails(func(r *rig) handler { return func(context.Context, int) (int, error) { aged(r); return 0, errPlain } }, nil),
+			func(r *rig) { require.NotNil(r.t, r.record().Failure, "the end was recorded") }, minutes, escalated(1), recorded,
 		}},
 		// A call goes on with the work, but its claim is lost on the way and is taken back.
 		{"a lost claim", webhook, []move{
@@ -159,8 +153,7 @@ func TestAQuestionIsEscalatedOnce(t *testing.T) {
 		}
 		play(t, story{"a claim goes on after it was escalated, " + name, webhook, []move{
 			lapsed, wait(escalateAfter), sweeps(notice.Escalated), pass(tc.after), escalated(1),
-			func(r *rig) { require.LessOrEqual(r.t, looks, 10, "it is looked at ever more rarely") },
-			renews(4 * time.Hour),
+			func(r *rig) { require.LessOrEqual(r.t, looks, 10, "it is looked at ever more rarely") }, renews(4 * time.Hour),
 			func(r *rig) {
 				lease := r.record().LeaseUntil
 				if r.until(r.record().Due); tc.runs && !r.Clock.Now().After(lease) {
@@ -229,15 +222,13 @@ func TestWhatNoSweepCanAnswerIsEscalated(t *testing.T) {
 			func(r *rig) {
 				require.Equal(r.t, idem.Released, r.escalations[0].State)
 				require.Empty(r.t, r.escalations[0].Steps, "nothing is left to ask about")
-				for _, way := range []string{"have the client send it again", "the service's own data",
-					"idemctl resolve --again"} {
+				for _, way := range []string{"have the client send it again", "the service's own data", "idemctl resolve --again"} {
 					require.Contains(r.t, r.escalations[0].Help, way)
 				}
 			},
 			resolves(again(failedByHand)), is(idem.Failed), settledForGood,
 		}},
-		// A claim that any call may take over goes to operators as it is. They read that its handler may run
-		// again.
+		// A claim that any call may take over goes to operators as it is. They read that its handler may run again.
 		{"when a call may take the work over", webhook, []move{
 			killedIn("pay"), sweep, wait(escalateAfter), sweep, escalated(1),
 			func(r *rig) {
@@ -275,9 +266,8 @@ func TestWhatNoSweepCanAnswerIsEscalated(t *testing.T) {
 		}})
 	}
 
-	// The provider's answer is more than the memory of the sweep, whose process dies of it each
-	// time, or the work that it sends again is. It is called ever more rarely, and operators get
-	// the question in the end.
+	// The provider's answer is more than the memory of the sweep, whose process dies of it each time, or the work
+	// that it sends again is. It is called ever more rarely, and operators get the question in the end.
 	for _, op := range []idem.Operation{refund, webhook} {
 		var dead atomic.Bool
 		dies := func(*rig) { dead.Store(true) }
@@ -344,8 +334,7 @@ func TestAbandonedWork(t *testing.T) {
 		// operation is repeatable no more.
 		{"is parked once the operation is repeatable no more", webhook, []move{
 			lapsed, knows(func(o *reconcile.Operation) { o.Operation = strict }), asks(reconcile.CompletedWith(3)),
-			sweeps(notice.SweepParked, notice.Resolved),
-			func(r *rig) { r.key = strict.Key("acme", "r-1") }, gets(mustNotRun, 3),
+			sweeps(notice.SweepParked, notice.Resolved), func(r *rig) { r.key = strict.Key("acme", "r-1") }, gets(mustNotRun, 3),
 		}},
 		// An interrupted step is closed by the next attempt, for which the sweep may ask.
 		{"has an interrupted step", webhook, []move{killedIn("pay"), sweeps(notice.Abandoned)}},

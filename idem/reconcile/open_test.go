@@ -61,8 +61,7 @@ func question(id string, now time.Time) idem.Record {
 	}
 }
 
-// What waits is read once. What may have become something else at its place in the index is read
-// each time.
+// What waits is read once. What may have become something else at its place in the index is read each time.
 func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	r := newRig(t, refund)
 	now := r.Clock.Now().UTC().Truncate(time.Millisecond) // as records are read

@@ -257,8 +257,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 				require.Error(r.t, r.Resolve(r.t.Context(), r.key.ID(), reconcile.Resolution{}, alice))
 				require.Empty(r.t, r.Faults.Calls(), "a mistake is refused before the store is asked")
 			},
-			is(idem.Completed),
-			func(r *rig) { require.NoError(r.t, r.Forget(r.t.Context(), r.key.ID(), r.seen())) },
+			is(idem.Completed), func(r *rig) { require.NoError(r.t, r.Forget(r.t.Context(), r.key.ID(), r.seen())) },
 		}},
 		{"of a store that cannot be read", refund, []move{
 			ends(errPlain), next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse),
@@ -278,9 +277,8 @@ func TestAResolutionThatComesTooLateOrChangesNothingIsRefused(t *testing.T) {
 		between       move
 		want          string
 	}{
-		"the same word": {took, took, nil, "released before, and nothing would change"},
-		"no step is left": {absent, absent, nil,
-			`Steps has "charge", which the earlier resolution has removed`},
+		"the same word":               {took, took, nil, "released before, and nothing would change"},
+		"no step is left":             {absent, absent, nil, `Steps has "charge", which the earlier resolution has removed`},
 		"it was released before":      {absent, toReleased, nil, "released before, and nothing would change"},
 		"an attempt runs":             {took, absent, killed, "is in_progress by its attempt 2"},
 		"an attempt has used it":      {took, absent, fails(returns(0, errPlain), nil), "is released by its attempt 2"},

@@ -64,8 +64,7 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 			orderEffects{returned: 1}, 0, "declined", said(protocol.StepFailed), ""},
 		"its result is not known after all": {&tookEffect, charged(withoutResult), "",
 			orderEffects{returned: 1}, 0, "result", said(protocol.StepWithoutResult), ""},
-		"it was not declined": {&hasFailed, charged(tookEffect), "",
-			shipped, 7, "<nil>", said(protocol.StepTookEffect), ""},
+		"it was not declined": {&hasFailed, charged(tookEffect), "", shipped, 7, "<nil>", said(protocol.StepTookEffect), ""},
 		"its result is known by now": {&withoutResult, charged(tookEffect), "",
 			shipped, 7, "<nil>", said(protocol.StepTookEffect), ""},
 		"its large result is another one": {&large, charged(tookEffect), "",
@@ -94,8 +93,7 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 		if tc.why != "" {
 			play(t, story{name + ", a probe says", order, []move{
 				interrupted, asks(reconcile.ContinueWith(tc.res.Steps)), sweeps(notice.Resolved),
-				func(r *rig) { require.Equal(r.t, "the provider says that step charge "+tc.why, r.last().Why) },
-				goesOn,
+				func(r *rig) { require.Equal(r.t, "the provider says that step charge "+tc.why, r.last().Why) }, goesOn,
 			}})
 		}
 	}
@@ -104,8 +102,7 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 // What is said of a step's outcome counts until an attempt has used it, and what no attempt can use is
 // recorded again before the step could run a second time.
 func TestWhatIsSaidOfAStep(t *testing.T) {
-	undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce,
-		Compensate: func(context.Context, int) error { return nil }}
+	undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { return nil }}
 	unreadable := reconcile.CompletedWith("ch_1") // the step returns a number
 	long := reconcile.CompletedWith(strings.Repeat("ch_1", 500))
 	shipped := orderEffects{shipped: 1}
@@ -136,8 +133,7 @@ func TestWhatIsSaidOfAStep(t *testing.T) {
 	} {
 		var began time.Time
 		play(t, story{"no attempt can read it: " + name, tc.op, []move{
-			killedIn("charge"),
-			func(r *rig) { began = r.record().Steps["charge"].BegunAt; require.False(r.t, began.IsZero()) },
+			killedIn("charge"), func(r *rig) { began = r.record().Steps["charge"].BegunAt; require.False(r.t, began.IsZero()) },
 			resolves(charged(long)), times(1, tc.between...),
 			fails(pay, idem.ErrRecordUnreadable), fails(pay, idem.ErrOutcomeUnknown), nothingDone, lapse,
 			// Operators get the token to ask with, and that the outcome is to be recorded again.
@@ -255,8 +251,7 @@ func TestWhatIsSaidOfAStep(t *testing.T) {
 		}})
 	}
 
-	// A decoder that panics at what was said, and parts of it that are lost, are the same case as what does
-	// not fit.
+	// A decoder that panics at what was said, and parts of it that are lost, are the same case as what does not fit.
 	for name, said := range map[string]struct {
 		out   any
 		fault idemtest.Fault
@@ -300,8 +295,7 @@ func TestWhatIsSaidOfAStep(t *testing.T) {
 			refuses(charged(notExecuted), "whose outcome is recorded"),
 		}},
 		{"a probe whose answer no attempt can read is not asked again", refund, []move{
-			killedIn("charge"), asks(continues(unreadable)),
-			times(3, sweep, fails(charge(7), nil), wait(24*time.Hour)),
+			killedIn("charge"), asks(continues(unreadable)), times(3, sweep, fails(charge(7), nil), wait(24*time.Hour)),
 			asked(1), escalated(1, "the handler cannot go on with what was said of charge"),
 		}},
 	}...)
@@ -310,8 +304,7 @@ func TestWhatIsSaidOfAStep(t *testing.T) {
 // A compensation needs the result of its step. Without it the next attempt is parked before it goes
 // on, and a person says the result then, undoes all by hand, or decides that it took effect.
 func TestAStepWithoutAResultThatHasACompensation(t *testing.T) {
-	undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce,
-		Compensate: func(context.Context, int) error { return nil }}
+	undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { return nil }}
 	says := func(r *rig) {
 		require.Equal(r.t, "The handler runs, attempt 2. Unless these return nothing, the operation is parked again as "+
 			"soon as it comes to them, since compensations need their results, which are to be said then: charge.",
@@ -335,8 +328,7 @@ func TestAStepWithoutAResultThatHasACompensation(t *testing.T) {
 
 // Steps that took effect must be undone before the operation fails, and what is being undone is not completed.
 func TestWhatStepsDidIsUndone(t *testing.T) {
-	undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce,
-		Compensate: func(context.Context, int) error { return nil }}
+	undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { return nil }}
 	// charges does this after its charge, whose process dies then.
 	charges := func(undo func(r *rig) error, then func(context.Context) error) move {
 		return func(r *rig) {
@@ -382,8 +374,7 @@ func TestWhatStepsDidIsUndone(t *testing.T) {
 		// A handler that answers with a refusal has its steps undone. One that is recorded as the result
 		// would leave the booking, and say to the client that it was declined.
 		{"a refusal is not recorded by a person", refund, []move{
-			fails(stepThen(errPlain), errPlain), lapse,
-			refuses(refusal(), unpaid("book")), toUndo(refusal(), "book"),
+			fails(stepThen(errPlain), errPlain), lapse, refuses(refusal(), unpaid("book")), toUndo(refusal(), "book"),
 			resolves(byHand(refusal())), undone("book"), gets(mustNotRun, 402),
 		}},
 		{"a refusal is not recorded by a probe", refund, []move{
@@ -411,8 +402,7 @@ func TestWhatStepsDidIsUndone(t *testing.T) {
 		{"a step that a resolution has settled", webhook, []move{
 			killedInStep("charge", undo), refuses(toFailed, unpaid("charge")), resolves(charged(tookEffect)),
 			fails(returns(0, idem.Permanent(errPlain)), `step "charge" cannot be undone: this attempt did not reach it`),
-			is(idem.Unknown), lapse, resolves(toReleased),
-			fails(chargeWith(7, true, idem.Permanent(errPlain)), errPlain),
+			is(idem.Unknown), lapse, resolves(toReleased), fails(chargeWith(7, true, idem.Permanent(errPlain)), errPlain),
 			is(idem.Failed), did(orderEffects{returned: 1}),
 		}},
 		{"a step that took effect after all", webhook, []move{
@@ -453,8 +443,7 @@ func TestWhatStepsDidIsUndone(t *testing.T) {
 	} {
 		play(t, story{"a resolution that is replaced " + name, order, []move{
 			interrupted, resolves(to(7)), between, decisions("reserve"), refuses(again(toFailed), unpaid("reserve")),
-			resolves(again(failedByHand)), undone("reserve"), decisions(),
-			func(r *rig) { require.Empty(r.t, r.record().Steps) },
+			resolves(again(failedByHand)), undone("reserve"), decisions(), func(r *rig) { require.Empty(r.t, r.record().Steps) },
 		}}, story{"a resolution that is withdrawn " + name, order, []move{
 			interrupted, resolves(to(7)), between, resolves(again(settled("reserve", notExecuted))),
 			gets(shop, 7), did(orderEffects{reserved: 1, charged: 1, shipped: 1}),
@@ -534,8 +523,7 @@ func TestAnInterruptedStepMustBeNamed(t *testing.T) {
 		lapse, sweeps(notice.Resolved), settledForGood, gets(mustNotRun, 7),
 	}})
 
-	// That no step was named is not that nothing was executed. An answer that the record does not take is
-	// escalated.
+	// That no step was named is not that nothing was executed. An answer that the record does not take is escalated.
 	for name, steps := range map[string]map[string]reconcile.Answer{
 		"none": nil, "empty": {}, "another": {"reserve": reconcile.CompletedWith(1)},
 	} {

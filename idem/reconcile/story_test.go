@@ -423,9 +423,7 @@ func returns(out int, err error) work {
 }
 
 // orderEffects counts what an order did.
-type orderEffects struct {
-	reserved, charged, shipped, returned, asked int
-}
+type orderEffects struct{ reserved, charged, shipped, returned, asked int }
 
 // shopping reserves, charges at most once, and ships; charging ends in died.
 func shopping(s *orderEffects, died func()) handler {

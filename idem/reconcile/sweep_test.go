@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +20,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/later"
-	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -137,132 +135,6 @@ func TestAStoreThatIsDownIsNotAskedForAllShardsAndReportedOnce(t *testing.T) {
 			require.Len(t, strings.Split(err.Error(), "\n"), tc.problems, "the error says each once too")
 		})
 	}
-}
-
-// claims is how many shards have claims.
-const claims = protocol.Shards - protocol.QuestionShards
-
-// keysOf leaves n lapsed claims in the first shard of claims, and one in each other one.
-func keysOf(t *testing.T, r *rig, n int) map[int][]idem.Key {
-	t.Helper()
-	shards := map[int][]idem.Key{}
-	for i := 0; len(shards) < claims || len(shards[protocol.QuestionShards]) < n; i++ {
-		key := refund.Key("acme", fmt.Sprint(i))
-		shard := claimShardOf(t, key.ID())
-		if len(shards[shard]) == 0 || shard == protocol.QuestionShards && len(shards[shard]) < n {
-			r.killed(key)
-			shards[shard] = append(shards[shard], key)
-		}
-	}
-	return shards
-}
-
-// claimShardOf is the shard of a claim, shardOf of a question.
-func claimShardOf(t *testing.T, id string) int { return shardAs(t, id, idem.InProgress) }
-
-func shardOf(t *testing.T, id string) int { return shardAs(t, id, idem.Unknown) }
-
-// shardAs asks a store of its own.
-func shardAs(t *testing.T, id string, state idem.State) int {
-	t.Helper()
-	store, now := memstore.New(), time.Now()
-	claim := protocol.Claim{Record: protocol.Record{ID: id, State: state, Owner: "o", Write: "w", Due: now}}
-	require.NoError(t, store.Acquire(t.Context(), now, claim))
-	for shard := range protocol.Shards {
-		p, err := store.Due(t.Context(), protocol.DueQuery{Shard: shard, Until: now})
-		require.NoError(t, err)
-		if len(p.IDs) > 0 {
-			return shard
-		}
-	}
-	require.Fail(t, "it is in no shard")
-	return 0
-}
-
-// Throttled shards fail late, one after the other. The others are read to their ends, and handled meanwhile.
-func TestThrottledShardsDoNotHoldUpTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, refund)
-		keysOf(t, r, 600) // three pages
-		r.lapse()
-		throttled := []int{20, 35, 50}
-		store := &indexed{r.Faults, func(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
-			if slices.Contains(throttled, q.Shard) {
-				<-ctx.Done()
-				return protocol.DuePage{}, &idem.StoreError{Op: "Due", Err: ctx.Err()}
-			}
-			return r.Faults.Due(ctx, q)
-		}}
-		begun, first := time.Now(), time.Duration(-1)
-		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-			if first < 0 {
-				first = time.Since(begun)
-			}
-			return c.Do(ctx)
-		}, idemtest.Get)
-		s, err := reconcile.NewSweeper(r.over(store), &reconcile.SweepOptions{Concurrency: 1})
-		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
-		defer cancel()
-		report, err := s.Sweep(ctx)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		require.Equal(t, 600+claims-1-len(throttled), report.Listed)
-		require.False(t, report.More)
-		require.LessOrEqual(t, first, time.Second, "the first record was read")
-	})
-}
-
-// A shard with very much that is due takes turns with the others.
-func TestAFullShardDoesNotStarveTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, refund)
-		shards := keysOf(t, r, 300)
-		r.lapse()
-		s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{Operation: refund,
-			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-				time.Sleep(time.Second)
-				return tookEffect, nil
-			}}}})
-		report := r.within(time.Minute, s)
-		require.Positive(t, report.Left)
-		require.Less(t, report.Resolved, 60)
-		for shard, keys := range shards {
-			if shard > protocol.QuestionShards {
-				require.Equal(t, idem.Completed, r.Record(keys[0]).State)
-			}
-		}
-		for report.More || report.Left > 0 {
-			report = r.within(45*time.Second, s)
-		}
-		for _, key := range shards[protocol.QuestionShards] {
-			require.Equal(t, idem.Completed, r.Record(key).State)
-		}
-	})
-}
-
-// Time that runs out over a slow store is reported, and the next sweep goes on.
-func TestASweepStopsBeforeItsDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, refund)
-		keysOf(t, r, 30)
-		r.lapse()
-		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-			time.Sleep(500 * time.Millisecond)
-			return c.Do(ctx)
-		})
-		s := r.sweeper(reconcile.SweepOptions{Concurrency: 2})
-		parked := 0
-		for range 20 {
-			report := r.within(30*time.Second, s)
-			require.Zero(t, report.Failed)
-			parked += report.Parked
-			if !report.More && report.Left == 0 {
-				break
-			}
-			require.Positive(t, report.Left)
-		}
-		require.Equal(t, 30+claims-1, parked)
-	})
 }
 
 // A dry run reports what a sweep would do, makes no write, asks no provider and raises no alarm.
@@ -467,98 +339,6 @@ func TestMistakesOfASweeper(t *testing.T) {
 	}
 	_, err = reconcile.NewSweeper(r.Reconciler, nil)
 	require.NoError(t, err)
-}
-
-// A provider that answers slowly does answer: no circuit opens. It is asked as many
-// questions at once as any other one, and in the same sweep the others' are all served,
-// also those that are due later.
-func TestAProviderThatIsSlowTakesNoTimeOfTheOthers(t *testing.T) {
-	for name, tc := range map[string]struct {
-		concurrency int
-		sweep       time.Duration
-	}{
-		"by default":       {0, 50 * time.Second},
-		"one at a time":    {1, 50 * time.Second},
-		"with little time": {0, 12 * time.Second},
-		"one, little time": {1, 12 * time.Second},
-		"forty at a time":  {40, 12 * time.Second},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			r := newRig(t, refund)
-			slow, sibling := refund, idem.Operation{Name: "chargeback"}
-			quick, unasked := idem.Operation{Name: "transfer"}, idem.Operation{Name: "booking"}
-			due := func(op idem.Operation, n int) {
-				for i := range n {
-					r.due(op.Key("acme", fmt.Sprint(i)))
-				}
-			}
-			due(slow, 150)
-			due(sibling, 50)
-			r.Clock.Advance(time.Second)
-			due(quick, 30)
-			due(unasked, 30)
-			r.lapse()
-			var mu sync.Mutex
-			running, most := 0, 0
-			slowly := func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
-				mu.Lock()
-				running++
-				most = max(most, running)
-				mu.Unlock()
-				deadline, _ := ctx.Deadline()
-				left := time.Until(deadline)
-				require.Equal(t, min(reconcile.DefaultProbeTimeout, tc.sweep/2), left, "never more than the sweep has")
-				time.Sleep(left * 9 / 10)
-				mu.Lock()
-				running--
-				mu.Unlock()
-				return stillUnknown, nil
-			}
-			s := r.sweeper(reconcile.SweepOptions{Concurrency: tc.concurrency, Operations: []reconcile.Operation{
-				{Operation: slow, Provider: "bank", Probe: slowly}, {Operation: sibling, Provider: "bank", Probe: slowly},
-				{Operation: quick, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-					time.Sleep(20 * time.Millisecond)
-					return reconcile.CompletedWith(1), nil
-				}},
-			}})
-			report := r.within(tc.sweep, s)
-			for i := range 30 {
-				require.Equal(t, idem.Completed, r.Record(quick.Key("acme", fmt.Sprint(i))).State)
-				require.Equal(t, idem.Unknown, r.Record(unasked.Key("acme", fmt.Sprint(i))).State)
-			}
-			want := tc.concurrency
-			if want == 0 {
-				want = reconcile.DefaultConcurrency
-			}
-			require.Equal(t, want, most)
-			require.Equal(t, 30, report.Resolved)
-			require.Equal(t, 260, report.Listed)
-			require.False(t, report.More)
-			require.Positive(t, report.Left)
-			require.Equal(t, 260, report.Resolved+report.Postponed+report.Probed+report.Left)
-			require.NotContains(t, kinds(report), notice.SweepFailed)
-		})
-	}
-}
-
-// Of more than fits into a sweep's memory the rest is left to the next one.
-func TestABacklogIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const due = 110_000
-		rc, err := reconcile.New(simulate(due), nil)
-		require.NoError(t, err)
-		s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{Concurrency: 256, Operations: []reconcile.Operation{
-			{Operation: refund}}})
-		require.NoError(t, err)
-		first, err := s.Sweep(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, due, first.Listed)
-		require.Positive(t, first.Left)
-		require.Equal(t, due, first.Parked+first.Left)
-		second, err := s.Sweep(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, []int{first.Left, first.Left, 0}, []int{second.Listed, second.Parked, second.Left})
-	})
 }
 
 // table has in each segment so many pages of items.

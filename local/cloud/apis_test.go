@@ -178,7 +178,13 @@ func (s signing) sign(t *testing.T, r *http.Request) *http.Request {
 // started runs a template with the functions of this folder, until the test ends.
 func started(t *testing.T, text string, o Options) (*Running, *childtest.Output) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "Shop.template.yaml")
+	return startedAs(t, "Shop", text, o)
+}
+
+// startedAs runs a template of the stack.
+func startedAs(t *testing.T, stack, text string, o Options) (*Running, *childtest.Output) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), stack+".template.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	out := &childtest.Output{}
 	o.RunDir, o.Output = t.TempDir(), out
@@ -226,9 +232,8 @@ func TestAPIs(t *testing.T) {
 		"REST, wrong word": {to("PATCH", "Rest", "/test/orders/7", "Authorization: open rice"), 403,
 			[]string{"with an explicit deny"}},
 		"REST, no word": {to("PATCH", "Rest", "/test/orders/7", "Authorization: open"), 401, nil},
-		"REST, two": {to("DELETE", "Rest", "/test/orders/7?who=me", sesame), 200,
-			[]string{`"tenant":"acme"`}},
-		"REST, one": {to("DELETE", "Rest", "/test/orders/7", sesame), 401, nil},
+		"REST, two":     {to("DELETE", "Rest", "/test/orders/7?who=me", sesame), 200, []string{`"tenant":"acme"`}},
+		"REST, one":     {to("DELETE", "Rest", "/test/orders/7", sesame), 401, nil},
 		"HTTP": {to("GET", "Http", "/open/7"), 200, []string{`"routeKey":"GET /open/{id}"`,
 			`"accountId":"000000000000"`, `"apiId":"Shop-Http"`}},
 		"HTTP, no route":                     {to("GET", "Http", "/open"), 404, nil},
@@ -278,9 +283,8 @@ func TestSignatures(t *testing.T) {
 		"another key": {change(sent(signing{}), func(r *http.Request) {
 			r.Header.Set("Authorization", strings.Replace(r.Header.Get("Authorization"), AccessKey, "AKIA", 1))
 		}), "it is signed with another access key than idemlocal"},
-		"none": {newRequest(t, "POST", url, "x"), "it is not signed (Signature Version 4)"},
-		"no date": {change(sent(signing{}), func(r *http.Request) { r.Header.Del("X-Amz-Date") }),
-			"it is not signed"},
+		"none":    {newRequest(t, "POST", url, "x"), "it is not signed (Signature Version 4)"},
+		"no date": {change(sent(signing{}), func(r *http.Request) { r.Header.Del("X-Amz-Date") }), "it is not signed"},
 		"malformed": {newRequest(t, "POST", url, "x", "Authorization: AWS4-HMAC-SHA256 Credential=,Signature"),
 			"it is not signed"},
 		"expired": {sent(signing{at: time.Now().Add(-time.Hour)}), "its signature is older than five minutes"},

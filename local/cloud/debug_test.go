@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,19 +15,6 @@ import (
 
 // delve is what the long version debugs with.
 const delve = "github.com/go-delve/delve/cmd/dlv@v1.27.2"
-
-// debugging starts the shop with its function debugged.
-func debugging(t *testing.T) (*Running, *childtest.Output) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "Shop.template.yaml")
-	text := strings.NewReplacer("./cmd/charge", "./testdata/shop", "AWS_IAM", "NONE").Replace(shop)
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	out := &childtest.Output{}
-	r, err := Start(t.Context(), path, &Options{RunDir: t.TempDir(), Output: out, Debug: "Charge"})
-	require.NoError(t, err)
-	t.Cleanup(r.Close)
-	return r, out
-}
 
 // A function is run under a debugger, and nothing around it has a short time-out.
 func TestDebug(t *testing.T) {
@@ -46,7 +32,7 @@ func TestDebug(t *testing.T) {
 	script := "#!/bin/sh\necho \"$@\" >'" + args + "'\nfor binary; do :; done\nexec \"$binary\"\n"
 	require.NoError(t, os.WriteFile(dlv, []byte(script), 0o700))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	r, out := debugging(t)
+	r, out := started(t, open(), Options{Debug: "Charge"})
 	require.Regexp(t, `Shop-Charge waits for a debugger when it is invoked: dlv connect 127\.0\.0\.1:\d+`, out)
 	require.Equal(t, "sent", post(t, r.Endpoints.APIs["Shop-Api"]+"/charges", "{}"), out)
 	given, err := os.ReadFile(args)
@@ -73,7 +59,7 @@ func TestDebugWithDelve(t *testing.T) {
 	said, err := install.CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	r, out := debugging(t)
+	r, out := started(t, open(), Options{Debug: "Charge"})
 	answer := make(chan string, 1)
 	go func() { answer <- post(t, r.Endpoints.APIs["Shop-Api"]+"/charges", `{"order":1}`) }()
 	at := regexp.MustCompile(`dlv connect (\S+)`).FindStringSubmatch(out.String())[1]

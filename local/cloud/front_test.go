@@ -4,16 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 )
 
 // till is a template of the payments function behind an API.
@@ -67,13 +63,10 @@ func TestCallsOfFunctions(t *testing.T) {
 		fmt.Fprintf(w, `{"id":"ch_%d"}`, charges.Add(1))
 	}))
 	defer provider.Close()
-	path := filepath.Join(t.TempDir(), "Till.template.yaml")
-	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(till, "http://provider", provider.URL)), 0o600))
 	var mu sync.Mutex
 	var invocations []Invocation
 	var operations []string
-	out := &childtest.Output{}
-	r, err := Start(t.Context(), path, &Options{RunDir: t.TempDir(), Output: out, Log: t.Logf,
+	r, out := startedAs(t, "Till", strings.ReplaceAll(till, "http://provider", provider.URL), Options{Log: t.Logf,
 		Called: func(c Call) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -85,8 +78,6 @@ func TestCallsOfFunctions(t *testing.T) {
 			invocations = append(invocations, i)
 		},
 	})
-	require.NoError(t, err)
-	defer r.Close()
 	post := func(key string) (int, Invocation, string) {
 		t.Helper()
 		status, body := send(t, payment(t, r, key))
@@ -123,14 +114,10 @@ func TestCallsOfFunctions(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "pay", name)
 	}
-	printed := func(text string) { // once the process has ended, which the caller may learn before
-		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(out.String(), text) }, minute, tick)
-	}
 	interrupt(Interruption{Function: "pay", After: true})
 	status, _, _ = pay("second")
 	require.Equal(t, 500, status)
-	printed("was killed after the call to DynamoDB that records the outcome")
+	prints(t, out, "was killed after the call to DynamoDB that records the outcome")
 	status, inv, _ = pay("second")
 	require.Equal(t, 201, status, "the outcome was recorded")
 	require.Equal(t, []string{"true"}, inv.Header["Idempotency-Replayed"])
@@ -139,7 +126,7 @@ func TestCallsOfFunctions(t *testing.T) {
 	interrupt(Interruption{Function: "pa", Call: 1})
 	status, _, _ = pay("third")
 	require.Equal(t, 500, status)
-	printed("was killed before call 1 to DynamoDB")
+	prints(t, out, "was killed before call 1 to DynamoDB")
 	status, _, _ = pay("third")
 	require.Equal(t, 201, status, "nothing was claimed")
 	require.EqualValues(t, 3, charges.Load())

@@ -1,10 +1,8 @@
 package cloud
 
 import (
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
@@ -96,13 +94,8 @@ func TestMessages(t *testing.T) {
 				body = *got.Messages[0].Body
 			}
 			return body != ""
-		}, time.Minute, 10*time.Millisecond, out)
+		}, minute, tick, out)
 		return body
-	}
-	got := func(text string) {
-		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(out.String(), text) }, time.Minute,
-			10*time.Millisecond, out)
 	}
 	order := func(kind, cents string) map[string]snstypes.MessageAttributeValue {
 		return map[string]snstypes.MessageAttributeValue{
@@ -113,7 +106,7 @@ func TestMessages(t *testing.T) {
 	publish(&sns.PublishInput{Message: aws.String("small"), MessageAttributes: order("order", "99")}, "events")
 	require.Contains(t, received("Shop-Audit"), `"Message":"small"`)
 	publish(&sns.PublishInput{Message: aws.String("large"), MessageAttributes: order("order", "101")}, "events")
-	got(`"body":"large"`)
+	prints(t, out, `"body":"large"`)
 	require.NotContains(t, out.String(), "small")
 
 	publish(&sns.PublishInput{Message: aws.String("fail"), MessageAttributes: order("order", "102")}, "events")
@@ -125,13 +118,11 @@ func TestMessages(t *testing.T) {
 	publish(entry("entry two again", "2"), "ledger.fifo")
 	require.Equal(t, "fail", received("dead"))
 	require.Contains(t, received("Shop-DeadEntries.fifo"), `"Message":"entry fail"`)
-	got("entry two")
+	prints(t, out, "entry two")
 	require.NotContains(t, out.String(), "entry two again")
 
 	for _, name := range []string{"Shop-Plain", "Shop-Orders"} {
-		_, err := client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: aws.String(r.Plan().QueueURL(name)),
-			MessageBody: aws.String("name")})
-		require.NoError(t, err)
+		sends(t, r, name, "name")
 	}
 	require.Equal(t, "name", received("dead"), "named as failed twice")
 	held, err := queue.Held(t.Context(), client, r.Plan().QueueURL("Shop-Plain"))
@@ -139,10 +130,9 @@ func TestMessages(t *testing.T) {
 	require.Zero(t, held, "naming it has no effect there")
 
 	change := strings.NewReplacer(`">", 100`, `"<", 100`, "Endpoint: !GetAtt Audit.Arn", "Endpoint: !GetAtt Dead.Arn")
-	require.NoError(t, os.WriteFile(r.path, []byte(change.Replace(messages)), 0o600))
-	require.NoError(t, r.Update(t.Context()))
+	require.NoError(t, rewrite(t, r, change.Replace(messages)))
 	publish(&sns.PublishInput{Message: aws.String("medium"), MessageAttributes: order("order", "50")}, "events")
-	got(`"body":"medium"`)
+	prints(t, out, `"body":"medium"`)
 	require.Contains(t, received("dead"), `"Message":"medium"`)
 	held, err = queue.Held(t.Context(), client, r.Plan().QueueURL("Shop-Audit"))
 	require.NoError(t, err)
@@ -183,8 +173,7 @@ Resources:
 		before["ContentBasedDeduplication"]})
 	require.NotEmpty(t, before["RedrivePolicy"])
 	defaults := attributes("Shop-Dead.fifo")
-	require.NoError(t, os.WriteFile(r.path, []byte(queues), 0o600))
-	require.NoError(t, r.Update(t.Context()))
+	require.NoError(t, rewrite(t, r, queues))
 	after := attributes("Shop-Jobs.fifo")
 	for name, value := range queueDefaults {
 		require.Equal(t, value, defaults[name], "the server's default of %s", name)

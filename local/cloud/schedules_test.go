@@ -1,7 +1,6 @@
 package cloud
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -129,15 +128,12 @@ Resources:
 	require.Len(t, r.schedules, 3)
 	got := func(rule string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
-			return strings.Contains(out.String(), "arn:aws:events:us-east-1:000000000000:rule/"+rule+`"`)
-		}, minute, tick, out)
+		prints(t, out, "arn:aws:events:us-east-1:000000000000:rule/"+rule+`"`)
 	}
 	got("Shop-A")
 	got("Shop-B")
 	renamed := strings.Replace(rules, "{ScheduleExpression", "{Name: renamed, ScheduleExpression", 1)
-	require.NoError(t, os.WriteFile(r.path, []byte(renamed), 0o600))
-	require.NoError(t, r.Update(t.Context()))
+	require.NoError(t, rewrite(t, r, renamed))
 	require.Len(t, r.schedules, 3)
 	got("renamed")
 }

@@ -5,15 +5,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
+	"github.com/idem-go/idempotency/idem/testenv/queue"
 )
 
 const minute, tick = time.Minute, 10 * time.Millisecond
@@ -28,51 +29,50 @@ func post(t *testing.T, url, body string) string {
 	return string(text)
 }
 
+// prints waits for what functions print.
+func prints(t *testing.T, out *childtest.Output, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), text) }, minute, tick, out)
+}
+
+// sends sends a message to a queue.
+func sends(t *testing.T, r *Running, name, body string) {
+	t.Helper()
+	_, err := queue.NewClient(r.Endpoints.Queues).SendMessage(t.Context(),
+		&sqs.SendMessageInput{QueueUrl: aws.String(r.Plan().QueueURL(name)), MessageBody: &body})
+	require.NoError(t, err)
+}
+
+// open is the shop with the function of the tests and an API for everybody, and changes.
+func open(changes ...string) string {
+	return strings.NewReplacer(append(changes, "./cmd/charge", "./testdata/shop", "AWS_IAM", "NONE")...).Replace(shop)
+}
+
 // A table, an API, a function and a FIFO queue run as their template says, and as it says after a change.
 func TestStart(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "Shop.template.yaml")
-	write := func(changes ...string) {
-		t.Helper()
-		text := strings.NewReplacer(append(changes, "./cmd/charge", "./testdata/shop", "AWS_IAM", "NONE")...).Replace(shop)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	}
-	write()
-	out := &childtest.Output{}
-	r, err := Start(t.Context(), path, &Options{RunDir: t.TempDir(), Output: out, Log: t.Logf})
-	require.NoError(t, err)
-	defer r.Close()
+	r, out := started(t, open(), Options{Log: t.Logf})
 	url := r.Endpoints.APIs["Shop-Api"]
-	got := func(text string) {
-		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(out.String(), text) }, time.Minute,
-			10*time.Millisecond, out)
-	}
 	require.Equal(t, "sent", post(t, url+"/charges", `{"order":1}`), out.String())
-	got(`"body":"{\"order\":1}"`)
+	prints(t, out, `"body":"{\"order\":1}"`)
 	before := r.functions["Shop-Charge"].current
 
 	require.NoError(t, r.Update(t.Context()))
 	require.Same(t, before, r.functions["Shop-Charge"].current, "nothing has changed")
 
-	write("POST /charges", "POST /orders", "Timeout: 20", "Timeout: 21",
-		"VisibilityTimeout: 120", "VisibilityTimeout: 180")
-	require.NoError(t, r.Update(t.Context()))
+	require.NoError(t, rewrite(t, r, open("POST /charges", "POST /orders", "Timeout: 20", "Timeout: 21",
+		"VisibilityTimeout: 120", "VisibilityTimeout: 180")))
 	require.NotSame(t, before, r.functions["Shop-Charge"].current)
 	require.Equal(t, "sent", post(t, url+"/orders", `{"order":2}`), out.String())
-	got(`"body":"{\"order\":2}"`)
+	prints(t, out, `"body":"{\"order\":2}"`)
 	require.JSONEq(t, `{"message":"Not Found"}`, post(t, url+"/charges", ""))
 
 	for before, after := range map[string]string{
 		"NEW_AND_OLD_IMAGES": "KEYS_ONLY", "AttributeType: S": "AttributeType: N",
 	} {
-		write(before, after)
-		require.ErrorContains(t, r.Update(t.Context()),
-			"the table Shop-Records is there with other keys, indexes or another "+
-				"stream")
+		require.ErrorContains(t, rewrite(t, r, open(before, after)),
+			"the table Shop-Records is there with other keys, indexes or another "+"stream")
 	}
-	write("!GetAtt Orders.Arn", "arn:aws:sqs:a:b:none")
-	require.ErrorContains(t, r.Update(t.Context()), "there is no queue none")
+	require.ErrorContains(t, rewrite(t, r, open("!GetAtt Orders.Arn", "arn:aws:sqs:a:b:none")), "there is no queue none")
 	require.Equal(t, "sent", post(t, url+"/orders", `{"order":3}`), "what ran before runs on")
 }
 
@@ -108,8 +108,7 @@ func TestInvoke(t *testing.T) {
 		require.Equal(t, c.failed, res.Header.Get("X-Amz-Function-Error"), name)
 		require.Contains(t, body, c.want, name)
 	}
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "it later") }, time.Minute,
-		10*time.Millisecond, out)
+	prints(t, out, "it later")
 	require.Contains(t, out.String(), "Shop-Echo: errorString: it fails")
 	for name, to := range map[string][2]string{
 		"another action":     {"/2015-03-31/functions/Shop-Echo/aliases", "lambda"},

@@ -14,11 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
-
-	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
-	"github.com/idem-go/idempotency/idem/testenv/queue"
 )
 
 // echo is a function with a URL.
@@ -79,8 +75,7 @@ func TestAnUpdateEndsFunctions(t *testing.T) {
 	r, _ := started(t, echo+second, Options{})
 	call := func() int {
 		req := newRequest(t, "POST", r.Endpoints.Functions+"/2015-03-31/functions/Shop-Old/invocations", "{}",
-			"Authorization: AWS4-HMAC-SHA256 Credential="+AccessKey+
-				"/20261128/us-east-1/lambda/aws4_request, SignedHeaders=host, Signature=s")
+			signedBy(AccessKey, "lambda"))
 		status, _ := send(t, req)
 		return status
 	}
@@ -109,20 +104,14 @@ func TestAnUpdateRemovesBinaries(t *testing.T) {
 // What cannot be is refused before anything has changed, and what ran before runs on.
 func TestARefusedUpdateChangesNothing(t *testing.T) {
 	r, out := started(t, consumers, Options{})
-	client := queue.NewClient(r.Endpoints.Queues)
-	sendTo := func(body string) {
-		_, err := client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: aws.String(r.Plan().QueueURL("Shop-Plain")),
-			MessageBody: &body})
-		require.NoError(t, err)
-	}
-	sendTo("one")
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"body":"one"`) }, minute, tick)
+	sends(t, r, "Shop-Plain", "one")
+	prints(t, out, `"body":"one"`)
 	changed := strings.NewReplacer("BatchSize: 1,", "BatchSize: 2,", "Timeout: 5", "Timeout: 40").Replace(consumers)
 	err := rewrite(t, r, changed)
 	require.ErrorContains(t, err, "the queue's visibility time-out, 30s, is less than the function's time-out, 40s")
 	require.ErrorContains(t, err, "What ran before runs on.")
-	sendTo("two")
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"body":"two"`) }, minute, tick, out)
+	sends(t, r, "Shop-Plain", "two")
+	prints(t, out, `"body":"two"`)
 }
 
 // A function that was given a batch does not hold up the end.
@@ -130,10 +119,8 @@ func TestCloseEndsBatches(t *testing.T) {
 	text := strings.NewReplacer("Timeout: 5", "Timeout: 900, Environment: {Variables: {SLEEP: 1h}}",
 		"VisibilityTimeout: 30", "VisibilityTimeout: 900").Replace(consumers)
 	r, out := started(t, text, Options{})
-	_, err := queue.NewClient(r.Endpoints.Queues).SendMessage(t.Context(), &sqs.SendMessageInput{
-		QueueUrl: aws.String(r.Plan().QueueURL("Shop-Plain")), MessageBody: aws.String("x")})
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "begin") }, minute, tick, out)
+	sends(t, r, "Shop-Plain", "x")
+	prints(t, out, "begin")
 	pool := r.Pool("Shop-Print")
 	require.NoError(t, pool.Freeze(pool.PIDs()[0]))
 	closed := make(chan struct{})
@@ -227,15 +214,6 @@ Resources:
       BatchSize: 10, FunctionResponseTypes: [ReportBatchItemFailures]}
 `
 
-func startAt(t *testing.T, data, text string) (*Running, *childtest.Output) {
-	path := filepath.Join(t.TempDir(), "Shop.template.yaml")
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	out := &childtest.Output{}
-	r, err := Start(t.Context(), path, &Options{RunDir: t.TempDir(), Output: out, DataDir: data})
-	require.NoError(t, err)
-	return r, out
-}
-
 func put(t *testing.T, r *Running, id string) error {
 	_, err := r.DynamoDB.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("Shop-Records"),
 		Item: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: id}}})
@@ -244,7 +222,7 @@ func put(t *testing.T, r *Running, id string) error {
 
 func TestAStreamGoesOnWhereItEnded(t *testing.T) {
 	data := t.TempDir()
-	r, out := startAt(t, data, streamed)
+	r, out := started(t, streamed, Options{DataDir: data})
 	count := func(id string) int { return strings.Count(out.String(), `"Keys":{"pk":{"S":"`+id+`"}}`) }
 	kept := func() string {
 		text, _ := os.ReadFile(filepath.Join(data, "streams.json"))
@@ -262,8 +240,7 @@ func TestAStreamGoesOnWhereItEnded(t *testing.T) {
 	arrives("second")
 	require.Equal(t, 1, count("first"), "after an update")
 	r.Close()
-	r, out = startAt(t, data, streamed)
-	defer r.Close()
+	r, out = started(t, streamed, Options{DataDir: data})
 	arrives("third")
 	require.Zero(t, count("first")+count("second"), "after the next start")
 	_, err := r.DynamoDB.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: aws.String("Shop-Records")})
@@ -276,15 +253,12 @@ func TestAStreamGoesOnWhereItEnded(t *testing.T) {
 func TestMessagesAreKept(t *testing.T) {
 	data := t.TempDir()
 	disabled := strings.Replace(consumers, "BatchSize: 1,", "BatchSize: 1, Enabled: false,", 1)
-	r, _ := startAt(t, data, disabled)
+	r, _ := started(t, disabled, Options{DataDir: data})
 	require.Empty(t, r.Plan().Mappings)
-	_, err := queue.NewClient(r.Endpoints.Queues).SendMessage(t.Context(), &sqs.SendMessageInput{
-		QueueUrl: aws.String(r.Plan().QueueURL("Shop-Plain")), MessageBody: aws.String("kept")})
-	require.NoError(t, err)
+	sends(t, r, "Shop-Plain", "kept")
 	r.Close()
-	r, out := startAt(t, data, consumers)
-	defer r.Close()
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"body":"kept"`) }, minute, tick, out)
+	_, out := started(t, consumers, Options{DataDir: data})
+	prints(t, out, `"body":"kept"`)
 }
 
 // An invocation ends in the process that has begun it, also if its schedule is not there any more.
@@ -304,10 +278,10 @@ Resources:
 			}
 		}
 	}})
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "begin one") }, minute, tick)
+	prints(t, out, "begin one")
 	changed := strings.NewReplacer("TAG: one", "TAG: two", "rate(1 minute)", "rate(2 minutes)").Replace(text)
 	require.NoError(t, rewrite(t, r, changed))
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "end one") }, minute, tick, out)
+	prints(t, out, "end one")
 }
 
 // A process is killed in the invocation that makes the call, also if its function has changed since, or was removed.
@@ -321,7 +295,7 @@ func TestInterruptionsAfterAnUpdate(t *testing.T) {
 	for _, text := range []string{echo, echo + strings.Replace(f, "TAG: one", "TAG: two", 1)} {
 		r, out := started(t, echo+f, Options{})
 		go func() { _, _ = r.function("Shop-F").Call(context.WithoutCancel(t.Context()), []byte("{}")) }()
-		require.Eventually(t, func() bool { return strings.Contains(out.String(), "begin one") }, minute, tick)
+		prints(t, out, "begin one")
 		trace := r.Pool("Shop-F").InFlight()[0].Trace
 		_, err := r.Interrupt(Interruption{Function: "Shop-F", Call: 1})
 		require.NoError(t, err)

@@ -45,8 +45,7 @@ func bootstrapped(t *testing.T) *cdk {
 	return c
 }
 
-// run returns what the command line says, and its error. It may call the account
-// alone.
+// run returns what the command line says, and its error. It may call the account alone.
 func (c *cdk) run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -113,8 +112,7 @@ func TestDeploy(t *testing.T) {
 	c.must(t, "deploy", "--all", "--require-approval", "never", "--app", again)
 	after := c.account.State()
 	require.Equal(t, names, after.Deployed)
-	// Everything has the same bytes, built and synthesized again too: an object's name
-	// is its digest.
+	// Everything has the same bytes, built and synthesized again too: an object's name is its digest.
 	require.ElementsMatch(t, slices.Collect(maps.Keys(account.Objects)), slices.Collect(maps.Keys(after.Objects)))
 
 	t.Run("a difference is seen", func(t *testing.T) { c.difference(t) })

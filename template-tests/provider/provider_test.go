@@ -16,9 +16,7 @@ resource "aws_sqs_queue" "work" {
   name = "work-${var.name}"
 }
 `
-	for name, tc := range map[string]struct {
-		labels, body, says string
-	}{
+	for name, tc := range map[string]struct{ labels, body, says string }{
 		"fine": {`"aws_sqs_queue_policy" "p"`,
 			"queue_url = aws_sqs_queue.work.url\n policy = jsonencode({ A = aws_sqs_queue.work.arn })", ""},
 		"syntax":       {`"aws_sqs_queue" "q"`, "name = {", "Unclosed configuration block"},

@@ -149,8 +149,7 @@ func TestExportedNamesAreNeeded(t *testing.T) {
 	}
 }
 
-// usedNames are the names, with their packages' paths, that Go files of other packages use,
-// and those on pages.
+// usedNames are the names, with their packages' paths, that Go files of other packages use, and those on pages.
 func usedNames(t *testing.T) map[string]bool {
 	used := map[string]bool{}
 	root := filepath.Join("..", "..", "..")

@@ -137,8 +137,7 @@ func (b *tab) hear(event any) {
 	}
 }
 
-// clean checks what every test promises: no error, no violation of the policy, and no request
-// to somebody else.
+// clean checks what every test promises: no error, no violation of the policy, and no request to somebody else.
 func (b *tab) clean() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -318,8 +317,7 @@ func TestPagesAreReadableAndFitTheScreen(t *testing.T) {
 	require.Len(t, papers, 2, "the pages follow the reader's choice")
 }
 
-// What a screen reader is told: every control and every region has a name, and headings and
-// tables their structure.
+// What a screen reader is told: every control and every region has a name, and headings and tables their structure.
 func TestEveryControlHasAName(t *testing.T) {
 	s := start(t)
 	pages := s.pages()

@@ -73,6 +73,5 @@ func (s *service) busy() {
 	s.t.Helper()
 	s.happens("unknown: order/globex/t-1 order/globex/t-2 order/globex/t-3", "unknown after a step: invoice/initech/b-1",
 		"26h later", "a sweep", "unknown: refund/acme/r-7 refund/globex/r-8",
-		"100m later", "a sweep", "unknown: order/initech/t-9",
-		"9m later")
+		"100m later", "a sweep", "unknown: order/initech/t-9", "9m later")
 }

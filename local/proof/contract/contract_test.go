@@ -123,8 +123,7 @@ func eventually(t *testing.T, condition func() bool) {
 	}
 }
 
-// Every row of the contract, in both profiles, through a real client, every gateway and
-// a real process.
+// Every row of the contract, in both profiles, through a real client, every gateway and a real process.
 func TestContract(t *testing.T) {
 	l := newFixture(t)
 	for _, k := range kinds {

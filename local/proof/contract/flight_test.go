@@ -16,9 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hold starts a request whose handler waits for the play's gate. Where the function
-// comes to no handler, for want of time or of a table that answers in time, another
-// request is as good.
+// hold starts a request whose handler waits for the play's gate. Where the function comes to no handler, for want of
+// time or of a table that answers in time, another request is as good.
 func (s *service) hold(t *testing.T, where at, change ...contract.Change) (*play, request, <-chan contracttest.Reply) {
 	t.Helper()
 	p, r, first, _ := s.holds(t, func(int) contract.Answer { return contract.Made }, where, change...)

@@ -111,8 +111,7 @@ type service struct {
 	// impatient is calm behind a gateway that waits a moment only.
 	impatient at
 
-	// held lets one test at a time keep calm's processes waiting, so that there are
-	// always free ones.
+	// held lets one test at a time keep calm's processes waiting, so that there are always free ones.
 	held sync.Mutex
 }
 
@@ -124,8 +123,7 @@ type at struct {
 
 func newService(t *testing.T, l *fixture, k kind, profile idemhttp.Profile) *service {
 	t.Helper()
-	s := &service{fixture: l, kind: k, profile: profile, issuer: gateway.NewIssuer(),
-		network: faultnet.New()}
+	s := &service{fixture: l, kind: k, profile: profile, issuer: gateway.NewIssuer(), network: faultnet.New()}
 	transport := &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.client = &http.Client{
@@ -140,8 +138,7 @@ func newService(t *testing.T, l *fixture, k kind, profile idemhttp.Profile) *ser
 	return s
 }
 
-// open starts a pool. Claims and outcomes get the time that is given, claims at most a quarter
-// of the time-out.
+// open starts a pool. Claims and outcomes get the time that is given, claims at most a quarter of the time-out.
 func (s *service) open(t *testing.T, endpoint string, fn runtime.Function, claims time.Duration) at {
 	t.Helper()
 	fn.Path = testmain.Program(t, "./internal/function")
@@ -164,8 +161,7 @@ func (s *service) serve(t *testing.T, pool *runtime.Pool, timeout time.Duration)
 	routes := map[string]gateway.Invoke{"$default": pool.Call}
 	switch o.Flavour {
 	case gateway.HTTPAPI, gateway.RESTAPI:
-		// Some routes of the contract are routes of the API, others hide behind a route
-		// for everything else.
+		// Some routes of the contract are routes of the API, others hide behind a route for everything else.
 		rest := "$default"
 		if o.Flavour == gateway.RESTAPI {
 			rest = "ANY /{proxy+}"

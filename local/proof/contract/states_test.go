@@ -30,8 +30,7 @@ func recordNewer(t *testing.T, s *service) {
 	s.spoilt(t, "SET v = :newer", idemhttp.CodeRecordUnreadable)
 }
 
-// acceptedForLater: another part of the service has written the record, and will run
-// the operation.
+// acceptedForLater: another part of the service has written the record, and will run the operation.
 func acceptedForLater(t *testing.T, s *service) {
 	s.spoilt(t, "SET #s = :pending REMOVE expires_at, #r, enc, body_size, parts", idemhttp.CodeAccepted)
 }
@@ -132,8 +131,7 @@ func byteForByte(t *testing.T, s *service) {
 	for name, a := range map[string]contract.Answer{
 		"JSON in its own spelling": {Status: 200, Header: map[string][]string{"Content-Type": {"application/json"}},
 			Body: []byte("{\"größe\" : 1,\n \"a\":\t1.0 }\n")},
-		"every byte": {Status: 200, Header: map[string][]string{"Content-Type": {"image/png"}},
-			Body: all, Base64: true},
+		"every byte": {Status: 200, Header: map[string][]string{"Content-Type": {"image/png"}}, Body: all, Base64: true},
 		"large": {Status: 200, Header: map[string][]string{"Content-Type": {"image/png"}},
 			Body: noise(500 << 10), Base64: true},
 		"headers and cookies": {

@@ -41,9 +41,8 @@ type acceptedResult struct {
 	calls [][]string
 }
 
-// playAccepted sends the request, hands it over and has a worker come, again and again until
-// there is an end, the first times with a fault each. It holds the end to what must be true of
-// every cell.
+// playAccepted sends the request, hands it over and has a worker come, again and again until there is an end, the
+// first times with a fault each. It holds the end to what must be true of every cell.
 func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (out acceptedResult) {
 	t.Helper()
 	w := &business{runs: map[string]int{}, recorded: map[string]bool{}, dead: func() bool { return false }}
@@ -200,9 +199,8 @@ func inBubble(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// TestAccepted plays what is accepted for later in process: dying before and after each call of
-// the acceptance, the handing over, the claim and the outcome, and with each request and each
-// reply lost.
+// TestAccepted plays what is accepted for later in process: dying before and after each call of the acceptance, the
+// handing over, the claim and the outcome, and with each request and each reply lost.
 func TestAccepted(t *testing.T) {
 	var golden strings.Builder
 	for _, repeat := range []idem.Repeat{idem.Repeatable, idem.NotRepeatable} {
@@ -211,8 +209,7 @@ func TestAccepted(t *testing.T) {
 	compare(t, "testdata/accepted.golden", golden.String())
 }
 
-// TestAcceptedWithTwoCrashes plays every pair of faults, the second one anywhere on the way back
-// from the first.
+// TestAcceptedWithTwoCrashes plays every pair of faults, the second one anywhere on the way back from the first.
 func TestAcceptedWithTwoCrashes(t *testing.T) {
 	cells := 0
 	for _, repeat := range []idem.Repeat{idem.Repeatable, idem.NotRepeatable} {
@@ -303,8 +300,7 @@ func (c *carrier) Send(_ context.Context, messages []outbox.Message) []outbox.Se
 	return all
 }
 
-// TestAcceptedOnTheWire plays the cells on DynamoDB Local, with the outbox and its relay; every
-// request is a point.
+// TestAcceptedOnTheWire plays the cells on DynamoDB Local, with the outbox and its relay; every request is a point.
 func TestAcceptedOnTheWire(t *testing.T) {
 	g := newDatabase(t)
 	var golden strings.Builder

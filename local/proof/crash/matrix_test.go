@@ -158,8 +158,7 @@ func inMemory(sc scenario) *setup {
 		store = scant{m}
 	}
 	return &setup{
-		order: "order-1",
-		store: func(*process) idem.Store { return store }, put: putInMemory, rows: m.stored,
+		order: "order-1", store: func(*process) idem.Store { return store }, put: putInMemory, rows: m.stored,
 		pass: func() { time.Sleep(time.Minute) },
 	}
 }
@@ -250,8 +249,7 @@ func pairs(play func(faults ...fault) [][]string) (cells int) {
 	return cells
 }
 
-// TestTwoCrashes plays every pair of faults, the second one anywhere on the way
-// back from the first.
+// TestTwoCrashes plays every pair of faults, the second one anywhere on the way back from the first.
 func TestTwoCrashes(t *testing.T) {
 	cells := 0
 	for _, sc := range scenarios {

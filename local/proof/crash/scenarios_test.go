@@ -53,9 +53,7 @@ var scenarios = []scenario{
 		}},
 	{name: "order that is declined", end: idem.Failed, handler: (*business).declined},
 	{name: "order that the stock refuses", end: idem.Failed, refused: true,
-		handler: func(w *business, ctx context.Context) (string, error) {
-			return w.outOfStock(ctx, nil)
-		}},
+		handler: func(w *business, ctx context.Context) (string, error) { return w.outOfStock(ctx, nil) }},
 	{name: "order that the stock refuses, undone at the second try", end: idem.Failed, refused: true, parks: true,
 		handler: func(w *business, ctx context.Context) (string, error) {
 			return w.outOfStock(ctx, errors.New("the bank is busy"))
@@ -124,8 +122,7 @@ func cut(result string) string {
 	return result
 }
 
-// order reserves (at least once), charges (at most once), ships (at least once) and
-// commits a row with its outcome.
+// order reserves (at least once), charges (at most once), ships (at least once) and commits a row with its outcome.
 func (w *business) order(ctx context.Context, charge *idem.StepConfig[string]) (string, error) {
 	reserved, err := w.step(ctx, "reserve", nil)
 	if err != nil {
@@ -176,9 +173,8 @@ func (w *business) declined(ctx context.Context) (string, error) {
 	return "", idem.PermanentStep(err)
 }
 
-// outOfStock is an order whose transaction is refused until something of it has been
-// undone: from then on it would go through. The first try to undo the reservation
-// fails with busy.
+// outOfStock is an order whose transaction is refused until something of it has been undone: from then on it would go
+// through. The first try to undo the reservation fails with busy.
 func (w *business) outOfStock(ctx context.Context, busy error) (string, error) {
 	undo := func(_ context.Context, result string) error {
 		_, err := w.effect("undo " + cut(result))

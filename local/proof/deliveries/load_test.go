@@ -49,8 +49,7 @@ type load struct {
 	killed       map[int]bool // processes that did not answer
 }
 
-// newLoad takes count messages. Odds are how many calls of DynamoDB come on one that
-// kills.
+// newLoad takes count messages. Odds are how many calls of DynamoDB come on one that kills.
 func newLoad(t *testing.T, count, receives int, repeat idem.Repeat, fifo bool) *load {
 	l := &load{
 		count: count, fifo: fifo, repeat: repeat, receives: receives,
@@ -82,9 +81,8 @@ func (l *load) group(n int) string { return fmt.Sprint("g", n/groupSize) }
 
 const groupSize = 5
 
-// plan is every message 1 to 4 times: on a standard queue in any order; on a FIFO
-// queue the groups in turns, each message's first sending after those of the messages
-// before it, and poison, which holds its group up, once.
+// plan is every message 1 to 4 times: on a standard queue in any order; on a FIFO queue the groups in turns, each
+// message's first sending after those of the messages before it, and poison, which holds its group up, once.
 func (l *load) plan() (order []sending) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for n := range l.count {
@@ -164,8 +162,7 @@ func (l *load) send(part []sending) {
 func (l *load) deliver(all []sending) {
 	t := l.t
 	poller, err := queuepoller.Start(t.Context(), l.queue.Client, l.queue.URL, l.pool, &queuepoller.Options{
-		MaxConcurrency: instances, FunctionTimeout: timeout,
-		Delivered: l.note, Trouble: func(err error) { t.Log(err) },
+		MaxConcurrency: instances, FunctionTimeout: timeout, Delivered: l.note, Trouble: func(err error) { t.Log(err) },
 	})
 	require.NoError(t, err)
 	defer poller.Close()

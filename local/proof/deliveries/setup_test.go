@@ -19,8 +19,7 @@ const (
 	// timeout of the function: short, since the lease of a killed attempt runs
 	// until then; and long, since a quarter of it is all that a claim may take.
 	timeout = 3 * time.Second
-	// visibility of the queues: the lease of a killed attempt is over when its
-	// messages are redelivered.
+	// visibility of the queues: the lease of a killed attempt is over when its messages are redelivered.
 	visibility = 4 * time.Second
 	// margin and lease as the function has them.
 	margin, lease = 250 * time.Millisecond, time.Second

@@ -14,13 +14,11 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-// asynchronous are the sources whose events Lambda takes asynchronously, and what
-// each sends.
+// asynchronous are the sources whose events Lambda takes asynchronously, and what each sends.
 var asynchronous = map[string]func(n int) any{
 	"sns": func(n int) any {
 		return events.SNSEvent{Records: []events.SNSEventRecord{{EventSource: "aws:sns", SNS: events.SNSEntity{
-			MessageID: fmt.Sprint("message-", n), TopicArn: "arn:aws:sns:eu-central-1:111122223333:orders",
-			Message: body(n),
+			MessageID: fmt.Sprint("message-", n), TopicArn: "arn:aws:sns:eu-central-1:111122223333:orders", Message: body(n),
 		}}}}
 	},
 	"eventbridge": func(n int) any {

@@ -10,11 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// size of a load: how many messages, how many calls of DynamoDB come on one that
-// kills, and how many receives a message has. With so many only poison gets into the
-// dead-letter queue: a delivery is spent on one of the first runs, which may fail, or
-// on a kill, a duplicate in flight or a busy DynamoDB. Without poison, receives cost nothing:
-// there are as many as the busiest machine may use up.
+// size of a load: how many messages, how many calls of DynamoDB come on one that kills, and how many receives a
+// message has. With so many only poison gets into the dead-letter queue: a delivery is spent on one of the first
+// runs, which may fail, or on a kill, a duplicate in flight or a busy DynamoDB. Without poison, receives cost
+// nothing: there are as many as the busiest machine may use up.
 func size() (count, odds, receives int) {
 	if rig.Long() {
 		return 600, 75, 40
@@ -99,9 +98,8 @@ func (l *load) requireOnce() {
 	}
 }
 
-// requireLostCompletion: the handler succeeded and its message was acknowledged, the
-// completion could not be written yet, and its process went before it could be: a busy
-// DynamoDB does that, seldom.
+// requireLostCompletion: the handler succeeded and its message was acknowledged, the completion could not be written
+// yet, and its process went before it could be: a busy DynamoDB does that, seldom.
 func (l *load) requireLostCompletion(n int, rec *idem.Record) {
 	t := l.t
 	l.unrecorded++
@@ -176,8 +174,7 @@ func TestNotRepeatableNeverRunsAgain(t *testing.T) {
 	require.NotZero(t, states[idem.Unknown]+states[idem.InProgress])
 }
 
-// On a FIFO queue, under the same load, a group's messages take effect in its order,
-// once each.
+// On a FIFO queue, under the same load, a group's messages take effect in its order, once each.
 func TestGroupsTakeEffectInOrder(t *testing.T) {
 	t.Parallel()
 	count, odds, receives := size()

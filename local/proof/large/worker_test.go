@@ -241,9 +241,7 @@ func (a *attempt) act(ctx context.Context, n int) (int, error) {
 	}
 	a.run = run.Number
 	m := modeOf(n)
-	effect := func(token string) func() error {
-		return func() error { return run.Effect(token, info.LeaseUntil) }
-	}
+	effect := func(token string) func() error { return func() error { return run.Effect(token, info.LeaseUntil) } }
 	switch {
 	case m.commits:
 		tx := dynamostore.TxOf(ctx)

@@ -81,11 +81,9 @@ func newWorld(t *testing.T, count int, c config, fate func(n, run int) string) *
 	w := &world{t: t, config: c, history: register.NewHistory(), random: rand.New(rand.NewPCG(*seed, 0)),
 		database: rig.NewDatabase(t), attempts: faultnet.New(), outside: faultnet.New(), killed: map[int]bool{},
 		ended: map[int]bool{}, counts: map[string]int{},
-		commits: map[string]int{}, changes: map[string]int{}, unsure: map[string]int{},
-		messages: map[int]map[string]int{},
+		commits: map[string]int{}, changes: map[string]int{}, unsure: map[string]int{}, messages: map[int]map[string]int{},
 		// The relay's clock is the machine's, and takes a message of tomorrow for one that is not due.
-		ahead: -20 * time.Hour,
-		clock: clock{file: filepath.Join(t.TempDir(), "clock")},
+		ahead: -20 * time.Hour, clock: clock{file: filepath.Join(t.TempDir(), "clock")},
 	}
 	for n := 0; len(w.requests) < count; n++ {
 		if m := modeOf(n); !c.WithoutTransactions || !m.commits && !m.later {

@@ -55,8 +55,7 @@ func requests(count int) (all []*request) {
 
 func tenantOf(n int) string { return fmt.Sprint("tenant-", n%tenants) }
 
-// padOf is the part of a request's input that makes it large: some lie beside the record, in a
-// part or in two.
+// padOf is the part of a request's input that makes it large: some lie beside the record, in a part or in two.
 func padOf(n int) string {
 	size := 20
 	switch {
@@ -118,8 +117,7 @@ func hear(res *http.Response) (*heard, error) {
 	return &heard{res, body}, err
 }
 
-// code is a problem's, and whether the request may be sent again. The gateway's own answers have
-// none.
+// code is a problem's, and whether the request may be sent again. The gateway's own answers have none.
 func (h *heard) code() (code string, again bool) {
 	var p idemhttp.Problem
 	switch {

@@ -28,8 +28,7 @@ const (
 	// timeout of the functions: short, since the lease of a killed attempt runs until then;
 	// and long, since a quarter of it is all that a claim may take.
 	timeout = 4 * time.Second
-	// visibility of the queues: the lease of a killed attempt is over when its messages are
-	// redelivered.
+	// visibility of the queues: the lease of a killed attempt is over when its messages are redelivered.
 	visibility = 5 * time.Second
 	workers    = 3 // processes of each operation
 )
@@ -125,8 +124,7 @@ func (s *setup) start(name string, fn runtime.Function, odds func(string) (float
 	return pool
 }
 
-// serve puts a REST API before the front. It says 502 of a function that fails, which clients
-// may send again after.
+// serve puts a REST API before the front. It says 502 of a function that fails, which clients may send again after.
 func (s *setup) serve(front *runtime.Pool) {
 	t := s.t
 	s.issuer = gateway.NewIssuer()
@@ -149,8 +147,7 @@ func (s *setup) work(name string) {
 	t := s.t
 	t.Helper()
 	pool := s.start(name, runtime.Function{Path: testmain.Program(t, "./internal/statements"), MaxInstances: workers},
-		anyFault,
-		"LATER_WORKER="+name, "LATER_RECORDER="+s.recorder.URL)
+		anyFault, "LATER_WORKER="+name, "LATER_RECORDER="+s.recorder.URL)
 	p, err := queuepoller.Start(t.Context(), s.queues[name].Client, s.queues[name].URL, pool, &queuepoller.Options{
 		MaxConcurrency: workers, FunctionTimeout: timeout,
 	})
@@ -158,8 +155,7 @@ func (s *setup) work(name string) {
 	t.Cleanup(p.Close)
 }
 
-// sweep invokes the sweeper and the relay as their schedules do, but more often, until the test
-// ends.
+// sweep invokes the sweeper and the relay as their schedules do, but more often, until the test ends.
 func (s *setup) sweep() {
 	t := s.t
 	t.Helper()

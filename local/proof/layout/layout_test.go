@@ -142,9 +142,7 @@ var handlerSide = []string{"idem/internal/canonical", "idem/internal/codec", "id
 	"idem/internal/pathtemplate", "idem/internal/keys", "idem/internal/metric", "idem/internal/publish", "idem",
 	"idem/emf", "idem/otelidem",
 	"idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/secrets", "idem/memstore", "idem/limit",
-	"idem/casstore",
-	"idem/pgstore", "idem/redisstore",
-	"idem/pause", "idem/dynamostore",
+	"idem/casstore", "idem/pgstore", "idem/redisstore", "idem/pause", "idem/dynamostore",
 	"idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping",
 	"lambda/comparing", "idem/reconcile", "idem/reconcile/ledger", "idem/kmsseal"}
 
@@ -225,8 +223,7 @@ func TestFoldersPointOneWay(t *testing.T) {
 
 const engine = "../../../idem"
 
-// The order is the one that the design draws: a file uses what is declared on its own
-// line or below.
+// The order is the one that the design draws: a file uses what is declared on its own line or below.
 func TestFilesOfTheEngineUseWhatIsBelowThem(t *testing.T) {
 	level := drawn(t)
 	var broken []string
@@ -264,8 +261,7 @@ func drawn(t *testing.T) map[string]int {
 	return level
 }
 
-// arrows lists which file uses which declarations of another one, and collects the files that
-// declare something.
+// arrows lists which file uses which declarations of another one, and collects the files that declare something.
 func arrows(t *testing.T, declaring map[string]bool) []string {
 	t.Helper()
 	fset := token.NewFileSet()

@@ -15,8 +15,7 @@ import (
 	"github.com/idem-go/idempotency/local/proof/internal/consumer"
 )
 
-// Limits of what a function that imports the wrapper and the DynamoDB store brings along, the
-// AWS SDK included.
+// Limits of what a function that imports the wrapper and the DynamoDB store brings along, the AWS SDK included.
 const (
 	maxSums = 60
 	maxZips = 6 << 20
@@ -24,22 +23,16 @@ const (
 
 // allowed is what the library may require: the AWS SDK, and what a handler or its tests need.
 var allowed = []string{
-	"github.com/aws/aws-lambda-go",
-	"github.com/aws/aws-sdk-go-v2",
-	"github.com/aws/smithy-go",
-	"github.com/dunglas/httpsfv",
-	"github.com/go-json-experiment/json",
-	"github.com/sony/gobreaker/v2",
+	"github.com/aws/aws-lambda-go", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
+	"github.com/dunglas/httpsfv", "github.com/go-json-experiment/json", "github.com/sony/gobreaker/v2",
 	"golang.org/x/sync",
 	// Tests alone.
-	"github.com/santhosh-tekuri/jsonschema/v6",
-	"github.com/stretchr/testify",
+	"github.com/santhosh-tekuri/jsonschema/v6", "github.com/stretchr/testify",
 	"github.com/davecgh/go-spew", "github.com/pmezard/go-difflib", "gopkg.in/yaml.v3", // testify's
 	"golang.org/x/text", // jsonschema's
 }
 
-// older are versions that a service may have already, and that this repository's other
-// modules raise.
+// older are versions that a service may have already, and that this repository's other modules raise.
 var older = map[string]string{
 	"github.com/aws/aws-cdk-go/awscdk/v2": "v2.195.0",
 	"github.com/getkin/kin-openapi":       "v0.131.0",
@@ -84,8 +77,7 @@ func zips(c *consumer.Module) (n int64) {
 	return n
 }
 
-// A function that imports the wrapper and the store: little is downloaded, and little has to be
-// reviewed.
+// A function that imports the wrapper and the store: little is downloaded, and little has to be reviewed.
 func TestAFunctionBringsLittleAlong(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile("../../measure/size/wrapped/main.go")

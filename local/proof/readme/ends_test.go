@@ -171,8 +171,7 @@ func sectionOf(t *testing.T, page, title string) string {
 	return section
 }
 
-// The table of the smallest production is what a crash leaves without a sweeper, and what a sweep
-// would have found.
+// The table of the smallest production is what a crash leaves without a sweeper, and what a sweep would have found.
 func TestTheSmallestProduction(t *testing.T) {
 	repeatable := idem.Operation{Name: "op", Repeat: idem.Repeatable}
 	atomic := idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: idem.Atomic}

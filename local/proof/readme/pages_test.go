@@ -136,8 +136,7 @@ func concepts(t *testing.T) []string {
 	return all
 }
 
-// private are words that a reader takes for something else, or has to read twice. Next to each is
-// what to write.
+// private are words that a reader takes for something else, or has to read twice. Next to each is what to write.
 var private = map[string]*regexp.Regexp{
 	"no process, no call, unknown":      regexp.MustCompile(`(?i)\bnobody\b`),
 	"an operator, a caller":             regexp.MustCompile(`(?i)\b(some|any)body\b`),

@@ -100,8 +100,7 @@ func TestFragmentsAreCompiledSomewhere(t *testing.T) {
 	}
 }
 
-// function is where a function lies: a page's own one in ./cmd, that of the test which runs the
-// snippet in testdata.
+// function is where a function lies: a page's own one in ./cmd, that of the test which runs the snippet in testdata.
 var function = regexp.MustCompile(`\./(cmd|testdata)/\w+"`)
 
 func flat(s string) string {

@@ -117,8 +117,7 @@ var argument = regexp.MustCompile(`(-[Hd]) '([^']*)'`)
 // checkCurl sends what curl would, twice.
 func checkCurl(t *testing.T, line string) {
 	contract, err := idemhttp.New(idemtest.New(t, nil).Engine,
-		idemhttp.Routes{"POST /payments": {Name: "charge", Repeat: idem.Repeatable}},
-		idemhttp.SingleTenant, nil)
+		idemhttp.Routes{"POST /payments": {Name: "charge", Repeat: idem.Repeatable}}, idemhttp.SingleTenant, nil)
 	require.NoError(t, err)
 	server := httptest.NewServer(contract.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusCreated)

@@ -72,8 +72,7 @@ func inOrder(t *testing.T, bodies []string, first, n int) {
 	}
 }
 
-// Killed when the queue has the messages and the relay does not know yet: they are
-// sent again, under the same ids.
+// Killed when the queue has the messages and the relay does not know yet: they are sent again, under the same ids.
 func TestKilledBetweenSendAndNote(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
@@ -209,8 +208,7 @@ func TestFaultsAtRandom(t *testing.T) {
 	inOrder(t, bodies, 1, 3)
 }
 
-// One transaction, three services: each message goes where its destination leads,
-// under its id.
+// One transaction, three services: each message goes where its destination leads, under its id.
 func TestDestinations(t *testing.T) {
 	t.Parallel()
 	asked := make(chan []byte, 10)
@@ -265,9 +263,7 @@ func TestDestinations(t *testing.T) {
 		require.Equal(t, []string{`{"to":"` + []string{"orders", "prices"}[i] + `"}`}, bodies)
 	}
 	require.Len(t, asked, 1)
-	var in struct {
-		Entries []struct{ Detail string }
-	}
+	var in struct{ Entries []struct{ Detail string } }
 	require.NoError(t, json.Unmarshal(<-asked, &in))
 	require.Len(t, in.Entries, 1)
 	require.Equal(t, `{"id":"`+r.want[2]+`","data":{"to":"audit"}}`, in.Entries[0].Detail)

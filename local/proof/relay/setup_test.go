@@ -62,8 +62,7 @@ func newSetup(t *testing.T, fifo bool, env ...string) *setup {
 	return r
 }
 
-// publish runs an operation twice; its transaction has n messages, with the
-// ordering key if it is not empty.
+// publish runs an operation twice; its transaction has n messages, with the ordering key if it is not empty.
 func (r *setup) publish(value, key string, n int) {
 	r.t.Helper()
 	k := place.Key(idem.SingleTenant, value)
@@ -141,8 +140,7 @@ func (r *setup) allDispatched() {
 	}
 }
 
-// receive empties the queue: bodies in the order in which they came, and how often
-// each id was sent.
+// receive empties the queue: bodies in the order in which they came, and how often each id was sent.
 func (r *setup) receive() (bodies []string, ids map[string]int) {
 	r.t.Helper()
 	ids = map[string]int{}

@@ -95,8 +95,7 @@ const redrive = "DeadLettersDepth 2"
 // done is the block that deletes a message of a dead-letter queue.
 const done = "DeadLettersDepth 1"
 
-// Each command of the page does what its section says, about a record that the section is
-// about.
+// Each command of the page does what its section says, about a record that the section is about.
 func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 	used := map[string]bool{}
 	for _, b := range blocks(t) {
@@ -292,8 +291,7 @@ func blockOf(t *testing.T, section string, n int) block {
 // exits is how the page says that a command ends with another exit code than 0.
 var exits = regexp.MustCompile(`(?m)^(.+?) +# exits with (\d+)\b.*$`)
 
-// script are the commands for a shell that stops at the first one that exits otherwise than
-// the page says.
+// script are the commands for a shell that stops at the first one that exits otherwise than the page says.
 func (b block) script() string {
 	return "set -eu\n" + exits.ReplaceAllString(b.commands,
 		"set +e\n$1\ncode=$$?\nset -e\nif [ $$code != $2 ]; then echo \"it exits with $$code\"; exit 99; fi")

@@ -349,8 +349,7 @@ func TestBadSenders(t *testing.T) {
 	}
 }
 
-// A server takes what is sent, a FIFO queue drops what is sent again, and a standard queue
-// has the tenants' groups.
+// A server takes what is sent, a FIFO queue drops what is sent again, and a standard queue has the tenants' groups.
 func TestQueue(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		q := queuetest.New(t, queuetest.Spec{FIFO: fifo})
