@@ -178,8 +178,7 @@ func TestWhatAwaitTakesForTheOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serving(t, append([]http.HandlerFunc{status(202, "Location", "/jobs/7")}, c.answers...)...)
 			trial := newTrial(t, nil, &ClientOptions{MaxAttempts: 1})
-			res, err := trial.await(t,
-				request(t, "POST", strings.Replace(s.URL, "http://", "http://me:secret@", 1), `{}`))
+			res, err := trial.await(t, request(t, "POST", strings.Replace(s.URL, "http://", "http://me:secret@", 1), `{}`))
 			require.NoError(t, err)
 			require.Equal(t, c.status, res.StatusCode)
 			for _, r := range s.requests() {

@@ -71,9 +71,7 @@ func contractFor(t testing.TB, e *idem.Engine, routes Routes, tenant TenantFunc,
 func payment(change ...func(*Request)) *Request {
 	r := &Request{
 		Method: "POST", Route: "/payments", Path: "/payments",
-		Header: map[string][]string{
-			"idempotency-key": {testKey}, "content-type": {"application/json; charset=utf-8"},
-		},
+		Header:   map[string][]string{"idempotency-key": {testKey}, "content-type": {"application/json; charset=utf-8"}},
 		Body:     []byte(`{"amount":4999,"currency":"EUR"}`),
 		Identity: Identity{Claims: map[string]string{"tenant": "blue"}},
 	}
@@ -102,6 +100,16 @@ func serve(t testing.TB, c *Contract, r *Request, next Next) *Response {
 	require.NoError(t, err)
 	require.NotNil(t, res)
 	return res
+}
+
+// dropMarks makes a replay what was recorded.
+func dropMarks(r *Response) {
+	for _, mark := range []string{HeaderReplayed, HeaderOriginalDate, HeaderExpires} {
+		delete(r.Headers, mark)
+	}
+	if len(r.Headers) == 0 {
+		r.Headers = nil
+	}
 }
 
 // broken is a store whose methods have a fault.

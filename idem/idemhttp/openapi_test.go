@@ -119,9 +119,7 @@ func TestAnswersAreThoseThatTheFragmentIsHeldTo(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(sent.body), &body))
 		require.Equal(t, b.at, body["id"])
 		always := strings.ReplaceAll(sent.body, b.at, strings.Repeat("A", 64)) // it is random
-		lines = append(lines, contractAnswer{
-			"ietf", "", sent.status, sent.header.Get("Content-Type"), true, []byte(always),
-		})
+		lines = append(lines, contractAnswer{"ietf", "", sent.status, sent.header.Get("Content-Type"), true, []byte(always)})
 	}
 	var text bytes.Buffer
 	for _, line := range lines {

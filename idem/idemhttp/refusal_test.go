@@ -53,21 +53,13 @@ func situations() map[Code]func(t *testing.T, with func(*Options)) *Response {
 			r.Header.Set("Tenant", "blue")
 			return responseOf(answerOf(c.Middleware(http.NotFoundHandler(), nil), r))
 		},
-		CodeNotStarted: followed("GET", func(b *laterService) {
-			b.sweep()
-		}),
-		CodeCancelled: followed("GET", func(b *laterService) {
-			require.Equal(b, 204, b.ask("DELETE").Status)
-		}),
-		CodeBegun: followed("DELETE", func(b *laterService) {
-			require.NoError(b, b.work(nil))
-		}),
+		CodeNotStarted: followed("GET", func(b *laterService) { b.sweep() }),
+		CodeCancelled:  followed("GET", func(b *laterService) { require.Equal(b, 204, b.ask("DELETE").Status) }),
+		CodeBegun:      followed("DELETE", func(b *laterService) { require.NoError(b, b.work(nil)) }),
 		CodeFailed: followed("GET", func(b *laterService) {
 			require.Error(b, b.work(idem.Permanent(errors.New("secret"))))
 		}),
-		CodeStatusNotFound: followed("GET", func(b *laterService) {
-			b.at = strings.Repeat("A", 64)
-		}),
+		CodeStatusNotFound: followed("GET", func(b *laterService) { b.at = strings.Repeat("A", 64) }),
 		CodeExpired: followed("GET", func(b *laterService) {
 			require.NoError(b, b.work(nil))
 			b.pass(48 * time.Hour)
@@ -79,9 +71,7 @@ func situations() map[Code]func(t *testing.T, with func(*Options)) *Response {
 			serve(t, c, payment(), func(context.Context) (*Response, error) { return created(), nil })
 			return ask(t, c, func(r *Request) { r.Header["idempotency-key"] = []string{strings.Repeat("k", 16)} })
 		},
-		CodePaused: func(t *testing.T, with func(*Options)) *Response {
-			return askPaused(t, 5*time.Minute, with)
-		},
+		CodePaused: func(t *testing.T, with func(*Options)) *Response { return askPaused(t, 5*time.Minute, with) },
 		CodeRecordUnreadable: func(t *testing.T, with func(*Options)) *Response {
 			store := memory()
 			c := newContract(t, store, with)

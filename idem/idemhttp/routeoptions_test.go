@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -53,35 +52,28 @@ func TestOptionsOfARoute(t *testing.T) {
 		"contract's, body":   {route: "/payments", body: `{"id":"` + testKey + `"}`, code: CodeKeyMissing},
 		"contract's, short":  {route: "/payments", key: id, code: CodeKeyInvalid, where: "use at least 16"},
 		"contract's, tenant": {route: "/payments", key: testKey, without: true, code: CodeTenantMissing},
-		"pointer": {route: "/events", body: `{"id":"evt_1"}`, without: true,
-			tenant: idem.SingleTenant, value: id},
-		"pointer, path": {path: "/events", body: `{"id":"evt_1"}`, tenant: idem.SingleTenant, value: id},
-		"pointer, short": {route: "/events", body: `{"id":"evt"}`,
-			code: CodeKeyInvalid, where: "use at least 5"},
-		"pointer, header": {route: "/events", key: testKey,
-			code: CodeKeyMissing, where: ` in the body's field "/id": `},
+		"pointer":            {route: "/events", body: `{"id":"evt_1"}`, without: true, tenant: idem.SingleTenant, value: id},
+		"pointer, path":      {path: "/events", body: `{"id":"evt_1"}`, tenant: idem.SingleTenant, value: id},
+		"pointer, short":     {route: "/events", body: `{"id":"evt"}`, code: CodeKeyInvalid, where: "use at least 5"},
+		"pointer, header":    {route: "/events", key: testKey, code: CodeKeyMissing, where: ` in the body's field "/id": `},
 		"pointer, no JSON":   {route: "/events", body: `id`, code: CodeNotCanonical},
 		"function":           {route: "/sources/{name}", tenant: "blue", value: "k"},
 		"function, template": {path: "/sources/bank", tenant: "blue", value: "k"},
 		"function, tenant":   {path: "/sources/bank", without: true, code: CodeTenantMissing},
 		"optional":           {route: "/imports", tenant: "blue"},
 		"optional, key":      {route: "/imports", key: testKey, tenant: "blue", value: testKey},
-		"optional, bad key": {route: "/imports", key: id,
-			code: CodeKeyInvalid, where: " in the header Idempotency-Key "},
-		"optional, tenant": {route: "/imports", without: true, code: CodeTenantMissing},
+		"optional, bad key":  {route: "/imports", key: id, code: CodeKeyInvalid, where: " in the header Idempotency-Key "},
+		"optional, tenant":   {route: "/imports", without: true, code: CodeTenantMissing},
 		"principal": {route: "/shared/{proxy+}", path: "/shared/1", header: "x-key", key: testKey,
 			tenant: "blue", value: "ann/" + testKey},
-		"principal, path": {path: "/shared/1/2", header: "x-key", key: testKey,
-			tenant: "blue", value: "ann/" + testKey},
-		"principal, header": {path: "/shared/1/2", key: testKey,
-			code: CodeKeyMissing, where: " in the header X-Key: "},
+		"principal, path":    {path: "/shared/1/2", header: "x-key", key: testKey, tenant: "blue", value: "ann/" + testKey},
+		"principal, header":  {path: "/shared/1/2", key: testKey, code: CodeKeyMissing, where: " in the header X-Key: "},
 		"literal for longer": {path: "/shared/plain", key: testKey, tenant: "blue", value: testKey},
 		"Stripe": {route: "/payments", key: "1", change: func(o *Options) { o.Profile = Stripe },
 			tenant: "blue", value: "1"},
 		"Stripe, own": {route: "/events", body: `{"id":"evt"}`, change: func(o *Options) { o.Profile = Stripe },
 			code: CodeKeyInvalid, where: "use at least 5"},
-		"all optional": {route: "/payments", change: func(o *Options) { o.KeyOptional = true },
-			tenant: "blue"},
+		"all optional": {route: "/payments", change: func(o *Options) { o.KeyOptional = true }, tenant: "blue"},
 		"all optional, own": {route: "/events", change: func(o *Options) { o.KeyOptional = true },
 			tenant: idem.SingleTenant},
 		"all by pointer": {route: "/payments", change: func(o *Options) { o.Key = KeyPointer("/id") },
@@ -266,34 +258,9 @@ func TestErrorsOfARoutesFunctions(t *testing.T) {
 	for name, own := range map[string]RouteOptions{
 		"tenant": {Tenant: fails}, "principal": {Principal: fails}, "key": {Key: KeyFrom(fails)},
 	} {
-		c, n := newContract(t, memory(), func(o *Options) {
-			o.ByRoute = map[string]RouteOptions{"POST /payments": own}
-		}), 0
+		c, n := newContract(t, memory(), func(o *Options) { o.ByRoute = map[string]RouteOptions{"POST /payments": own} }), 0
 		_, err := c.Serve(t.Context(), payment(), counting(&n, created()))
 		require.True(t, err == down, name)
 		require.Zero(t, n)
-	}
-}
-
-// A router's function finds no body, so it takes none from the handler.
-func TestTheRoutersFunctionFindsNoBody(t *testing.T) {
-	for _, shadow := range []bool{false, true} {
-		for _, path := range []string{"/payments", "/login"} {
-			var got string
-			h := contractFor(t, newEngine(t, memory()), loginRoutes(shadow), SingleTenant).Middleware(
-				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					body, err := io.ReadAll(r.Body)
-					require.NoError(t, err)
-					got = string(body)
-					w.WriteHeader(http.StatusNoContent)
-				}), &MiddlewareOptions{Route: func(r *http.Request) string {
-					body, err := io.ReadAll(r.Body)
-					require.NoError(t, err)
-					require.Empty(t, body)
-					return r.URL.Path
-				}})
-			answerOf(h, netRequest("POST", path, `{"a":1}`))
-			require.Equal(t, `{"a":1}`, got)
-		}
 	}
 }

@@ -75,9 +75,7 @@ func inShadow(t *testing.T, store idem.Store, tenant TenantFunc, o *Options) (*C
 // would have refused it is told with its route.
 func TestARequestInShadowIsNeverRefused(t *testing.T) {
 	broken := errors.New("the authorizer is down")
-	key := func(keys ...string) func(*Request) {
-		return func(r *Request) { r.Header["idempotency-key"] = keys }
-	}
+	key := func(keys ...string) func(*Request) { return func(r *Request) { r.Header["idempotency-key"] = keys } }
 	const refused, at = "charge shadow_refused: ", " at POST /payments"
 	const panicked = refused + "idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of " +
 		"type string"

@@ -207,9 +207,7 @@ func TestRefusedUnitHasAResponse(t *testing.T) {
 		"response": {func(_ context.Context, err error) (*Response, error) { return declined, nil }, declined, false},
 		"try again": {func(context.Context, error) (*Response, error) { return &Response{Status: 503}, nil },
 			&Response{Status: 503}, true},
-		"error": {func(_ context.Context, err error) (*Response, error) {
-			return nil, idem.NotExecuted(err)
-		}, nil, true},
+		"error":   {func(_ context.Context, err error) (*Response, error) { return nil, idem.NotExecuted(err) }, nil, true},
 		"neither": {func(context.Context, error) (*Response, error) { return nil, nil }, nil, true},
 		"none":    {nil, nil, true},
 	} {
