@@ -66,9 +66,8 @@ func (tr *trail) name(key string) string {
 	return tr.names[key]
 }
 
-// A key stays the same for all attempts of a request, and with the host that it was made for, on
-// the whole way of its redirects: another host gets a key of its own, or none if the caller has
-// chosen the key, and is then asked once.
+// A key stays the same for all attempts of a request, and with the host that it was made for, on the whole way of its
+// redirects: another host gets a key of its own, or none if the caller has chosen the key, and is then asked once.
 func TestWhereAKeyGoes(t *testing.T) {
 	withKey := func(r *http.Request) *http.Request { return r.WithContext(WithKey(r.Context(), testKey)) }
 	header := func(r *http.Request) *http.Request { r.Header["idempotency-KEY"] = []string{testKey}; return r }

@@ -87,8 +87,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 	}
 }
 
-// Every refusal of the contract, in both profiles: the client does what the
-// problem says, whatever the status.
+// Every refusal of the contract, in both profiles: the client does what the problem says, whatever the status.
 func TestClientFollowsEveryCodeOfTheContract(t *testing.T) {
 	for _, profile := range []Profile{IETF, Stripe} {
 		c := newContract(t, memory(), func(o *Options) { o.Profile = profile })

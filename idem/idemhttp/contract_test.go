@@ -42,8 +42,7 @@ func TestReplayIsTheResponseByteForByte(t *testing.T) {
 	}
 }
 
-// A handler that passes on what another service said after an effect is not run again, if its operation must
-// not be.
+// A handler that passes on what another service said after an effect is not run again, if its operation must not be.
 func TestStatusDecidesWhatIsKept(t *testing.T) {
 	kept, again, moved, open := "kept", "again", "moved", "open"
 	for status, want := range map[int]string{

@@ -26,6 +26,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// defaultLog is what is written to slog's default until the test ends.
+func defaultLog(t *testing.T) *bytes.Buffer {
+	was, out := slog.Default(), new(bytes.Buffer)
+	t.Cleanup(func() { slog.SetDefault(was) })
+	slog.SetDefault(slog.New(slog.NewTextHandler(out, nil)))
+	return out
+}
+
 const testKey = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 
 var (

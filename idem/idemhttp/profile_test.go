@@ -115,8 +115,7 @@ func stripeContract(t testing.TB, store idem.Store, change ...func(*Options)) *C
 	return newContract(t, store, append([]func(*Options){func(o *Options) { o.Profile = Stripe }}, change...)...)
 }
 
-// A refusal is what Stripe's libraries know as their own, with what this contract's
-// clients go by.
+// A refusal is what Stripe's libraries know as their own, with what this contract's clients go by.
 func TestStripeRefusal(t *testing.T) {
 	c := stripeContract(t, memory(), func(o *Options) {
 		o.OnRefusal = func(_ context.Context, _ *Request, f *Refusal) {

@@ -1,12 +1,10 @@
 package idemhttp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -173,10 +171,7 @@ func TestRefusals(t *testing.T) {
 // A route without an operation and a request without a tenant are mistakes of the service, whose operators must
 // hear of them. As all that is refused, they change nothing for the next request.
 func TestMistakesOfTheServiceAreLogged(t *testing.T) {
-	var logged bytes.Buffer
-	was := slog.Default()
-	defer slog.SetDefault(was)
-	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	logged := defaultLog(t)
 	for says, change := range map[string]func(*Request){
 		"its route has no operation.* route=/refunds": func(r *Request) { r.Route, r.Path = "/refunds", "/refunds" },
 		"found no usable tenant.* route=/payments":    func(r *Request) { r.Identity = Identity{} },

@@ -74,8 +74,7 @@ func TestOnlyHeaders(t *testing.T) {
 	require.Panics(t, func() { WithoutHeaders("X-Trace:") })
 }
 
-// Redact works on a copy: the first caller has the whole response, the table and
-// later callers have what is left.
+// Redact works on a copy: the first caller has the whole response, the table and later callers have what is left.
 func TestRedact(t *testing.T) {
 	given := &Response{
 		Status: 201, Headers: map[string]string{"X-Secret": "secret"}, Body: []byte(`{"token":"secret"}`),
@@ -104,8 +103,7 @@ func TestRedact(t *testing.T) {
 	require.NotContains(t, string(encoded.Body), "secret", "what an operator gives is kept in the same way")
 }
 
-// A redaction that fails costs the recorded response, never the fact, and lets
-// nothing through.
+// A redaction that fails costs the recorded response, never the fact, and lets nothing through.
 func TestRedactThatFails(t *testing.T) {
 	for name, redact := range map[string]func(*Response){
 		"panics":               func(r *Response) { panic("secret") },
@@ -224,8 +222,7 @@ func TestResponseVersions(t *testing.T) {
 	}
 }
 
-// The service's own meaning of a status, which a single operation or response
-// still overrides.
+// The service's own meaning of a status, which a single operation or response still overrides.
 func TestStatusPolicyIsConfigurable(t *testing.T) {
 	policy := map[int]idem.Class{
 		503: idem.ClassNotExecuted, 403: idem.ClassCompleted, 404: idem.ClassNotExecuted, 202: idem.ClassUncertain,
@@ -298,8 +295,7 @@ func TestHooksThatFail(t *testing.T) {
 	}
 }
 
-// What told of the body's bytes goes with them where a hook has changed them, unless
-// the hook has set it again.
+// What told of the body's bytes goes with them where a hook has changed them, unless the hook has set it again.
 func TestHeadersOfAChangedBody(t *testing.T) {
 	full := func() *Response {
 		res := created()
@@ -357,8 +353,7 @@ func TestHeadersOfAChangedBody(t *testing.T) {
 	require.NotContains(t, migrated.Headers, "ETag")
 }
 
-// Refusals are not cached and have the headers that the service adds, which cannot replace the
-// contract's own.
+// Refusals are not cached and have the headers that the service adds, which cannot replace the contract's own.
 func TestHeadersOfRefusals(t *testing.T) {
 	noKey := func(r *Request) { delete(r.Header, "idempotency-key") }
 	n := 0

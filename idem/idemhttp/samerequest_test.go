@@ -99,9 +99,8 @@ func TestLogLinesAreQuoted(t *testing.T) {
 	require.NotContains(t, out.String(), "\x1b")
 }
 
-// A body of which something has read a part before is never taken for a shorter one, under which
-// different requests would be the same. What decompresses a body outside may leave its length
-// behind: a longer body has all of it.
+// A body of which something has read a part before is never taken for a shorter one, under which different requests
+// would be the same. What decompresses a body outside may leave its length behind: a longer body has all of it.
 func TestBodiesThatWereReadBefore(t *testing.T) {
 	const body = "to=alice"
 	read := func(n int64) func(*http.Request) {
@@ -220,8 +219,7 @@ func TestFunctionsTakeNoBodyFromTheHandler(t *testing.T) {
 	}
 }
 
-// A mux's redirect to a clean path must not take the key that the client sends
-// along to it.
+// A mux's redirect to a clean path must not take the key that the client sends along to it.
 func TestRedirectOfTheMuxTakesNoKey(t *testing.T) {
 	mux := http.NewServeMux()
 	n := 0

@@ -194,8 +194,7 @@ func paying(n *int) Next {
 	}
 }
 
-// A unit of work that is refused has a response of its own, recorded and replayed
-// as any other.
+// A unit of work that is refused has a response of its own, recorded and replayed as any other.
 func TestRefusedUnitHasAResponse(t *testing.T) {
 	declined := &Response{Status: 402, Headers: map[string]string{"Content-Type": "application/json"},
 		Body: []byte(`{"error":"poor"}`)}

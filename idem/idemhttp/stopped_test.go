@@ -108,8 +108,7 @@ func TestMiddlewareAnswersAnOpenStepAsUnknown(t *testing.T) {
 
 const notFoundFinalAfter = 10 * time.Minute
 
-// waiting is a contract whose handler is killed in its charge, which the provider does not know
-// when it is asked.
+// waiting is a contract whose handler is killed in its charge, which the provider does not know when it is asked.
 func waiting(t *testing.T, store idem.Store, at *time.Time, change ...func(*Options)) (*Contract, Next) {
 	t.Helper()
 	order := idem.Operation{Name: "order", Repeat: idem.Repeatable, MaxAttempts: 3, Retention: 240 * time.Hour}
@@ -134,9 +133,8 @@ func waiting(t *testing.T, store idem.Store, at *time.Time, change ...func(*Opti
 	}
 }
 
-// A step that is asked about again later does not end the operation: its client may come again.
-// One that does as it is told comes once, when the answer counts; one that does not uses up none
-// of the attempts.
+// A step that is asked about again later does not end the operation: its client may come again. One that does as it
+// is told comes once, when the answer counts; one that does not uses up none of the attempts.
 func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 	for name, answer := range handlers {
 		for _, obeys := range []bool{true, false} {
@@ -175,8 +173,7 @@ func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 	}
 }
 
-// A step of an operation within says nothing of the one that the client has called: its error is
-// the handler's.
+// A step of an operation within says nothing of the one that the client has called: its error is the handler's.
 func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
 	for name, step := range map[string]*idem.StepConfig[string]{
 		"parked": {Semantics: idem.AtMostOnce},
