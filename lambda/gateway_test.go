@@ -16,7 +16,6 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
-	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/testenv/contract"
 	"github.com/stretchr/testify/require"
@@ -92,37 +91,6 @@ func TestFormsOfTheSameRequest(t *testing.T) {
 		}
 	}
 	require.Equal(t, "no base64", string(bodyOf("no base64", true)))
-}
-
-// A request that passes without a key is counted behind each gateway, live and in shadow.
-func TestRequestsWithoutAKeyAreCountedBehindEveryGateway(t *testing.T) {
-	for _, name := range plainSamples {
-		for _, shadow := range []bool{false, true} {
-			keyless, runs := 0, 0
-			e, err := idem.New(memory(), &idem.Options{Observer: func(_ context.Context, n notice.Notice) {
-				if n.Kind == notice.Keyless && n.Operation == charge.Name {
-					keyless++
-				}
-			}})
-			require.NoError(t, err)
-			op := charge
-			op.Shadow = shadow
-			h := lambda.NewHandler(functionOf(t, name)(e, idemhttp.AnyRoute(op), idemhttp.SingleTenant,
-				&idemhttp.Options{KeyOptional: true}, &runs))
-			event := decoded[map[string]any](t, name)
-			for _, field := range []string{"headers", "multiValueHeaders"} {
-				header, _ := event[field].(map[string]any)
-				maps.DeleteFunc(header, func(k string, _ any) bool { return strings.EqualFold(k, "Idempotency-Key") })
-			}
-			raw, err := json.Marshal(event)
-			require.NoError(t, err)
-			for range 2 {
-				_, err = h.Invoke(t.Context(), raw)
-				require.NoError(t, err)
-			}
-			require.Equal(t, []int{2, 2}, []int{keyless, runs}, "%s, in shadow: %v", name, shadow)
-		}
-	}
 }
 
 // What a gateway cannot return is an outcome without a response, for the first caller and for all

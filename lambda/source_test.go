@@ -356,8 +356,18 @@ func TestTaskKeys(t *testing.T) {
 	require.Equal(t, `"7"`, string(out))
 }
 
+// withQueue are the sources and a queue.
+func withQueue() map[string]sourceTest {
+	all := maps.Clone(sources)
+	all["sqs-standard"] = sourceTest{"SQS", 14 * day, SQSRetention,
+		func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
+			return through(SQS(e, op, byAttribute, nil, d.json))
+		}}
+	return all
+}
+
 func TestSourceRetention(t *testing.T) {
-	for name, source := range sources {
+	for name, source := range withQueue() {
 		for _, own := range []time.Duration{0, 30 * 24 * time.Hour} {
 			store, op := memory(), fulfil
 			op.Retention = own
@@ -374,14 +384,10 @@ func ignore(context.Context, string) error { return nil }
 // harm, and logged where it would not.
 func TestRetentionWithinTheSourcesDeliveries(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
-	all := maps.Clone(sources)
-	all["sqs"] = sourceTest{"SQS", 14 * day, SQSRetention, func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
-		return through(SQS(e, op, byAttribute, nil, d.json))
-	}}
-	for name, m := range all {
+	for name, m := range withQueue() {
 		t.Run(name, func(t *testing.T) {
 			env := schema.EnvEventRedelivery
-			if name == "sqs" {
+			if name == "sqs-standard" {
 				env = schema.EnvQueueRedelivery
 			}
 			var log bytes.Buffer

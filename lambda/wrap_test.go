@@ -275,14 +275,6 @@ func TestResultWithAnErrorByTheOperationsRule(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-func TestPanicPassesThrough(t *testing.T) {
-	store := memory()
-	h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) { panic("boom") })
-	require.PanicsWithValue(t, "boom", func() { _, _ = h(t.Context(), []byte(event)) })
-	_, err := invoke(t, h, event)
-	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-}
-
 // A member that differs from one sending to the next does not make a repeat another
 // input, where the operation says so.
 func TestSelectionOfAnEvent(t *testing.T) {
