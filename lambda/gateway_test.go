@@ -179,8 +179,7 @@ func (s *held) Acquire(ctx context.Context, now time.Time, c protocol.Claim) err
 
 func (s *held) Get(context.Context, string) (*idem.Record, error) { return s.seen, nil }
 
-// A wait for the duplicate ends before the gateway gives up, and counts from when the
-// gateway got the request.
+// A wait for the duplicate ends before the gateway gives up, and counts from when the gateway got the request.
 func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 	for name, limit := range map[string]time.Duration{
 		"apigw-v2-none": 30 * time.Second, "apigw-v1-none": 29 * time.Second, "alb-single": time.Minute,
@@ -291,8 +290,7 @@ func TestErrorsReachTheRuntime(t *testing.T) {
 	}
 }
 
-// Bytes that a net/http handler has recorded come through every gateway: an event's
-// JSON cannot hold them as text.
+// Bytes that a net/http handler has recorded come through every gateway: an event's JSON cannot hold them as text.
 func TestBytesOfAnotherGateway(t *testing.T) {
 	const picture = "\x89PNG\r\n\x1a\n\xff\x00"
 	for _, name := range plainSamples {

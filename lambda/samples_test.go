@@ -105,9 +105,8 @@ var tenantsOfSamples = map[string]idemhttp.TenantFunc{
 	"furl-iam":               idemhttp.IAMUser,
 }
 
-// Every sample of a request, as raw JSON through aws-lambda-go: what the function
-// answers the first time, the second time, and to another input; and without a
-// tenant where one is required.
+// Every sample of a request, as raw JSON through aws-lambda-go: what the function answers the first time, the second
+// time, and to another input; and without a tenant where one is required.
 func TestSamples(t *testing.T) {
 	seen := 0
 	for _, name := range samples.Names() {
@@ -264,8 +263,7 @@ func TestSQSSamples(t *testing.T) {
 			t.Run(sample+" "+name, func(t *testing.T) {
 				var seen reports
 				broken := ""
-				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key,
-					&SQSOptions{OnOutcome: seen.hook, Concurrency: 1},
+				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key, &SQSOptions{OnOutcome: seen.hook, Concurrency: 1},
 					func(ctx context.Context, p payment) error {
 						m, ok := SQSMessageOf(ctx)
 						require.True(t, ok)

@@ -129,8 +129,7 @@ func came(t *testing.T, res any, err error) bool {
 	return strings.Contains(string(b), "itemIdentifier")
 }
 
-// Every source: its default keys, that each record runs once however often it is
-// delivered, and what is redelivered.
+// Every source: its default keys, that each record runs once however often it is delivered, and what is redelivered.
 func TestSources(t *testing.T) {
 	for name, source := range sources {
 		t.Run(name, func(t *testing.T) {
@@ -237,8 +236,7 @@ func TestSourcesWithoutIdentity(t *testing.T) {
 	require.Zero(t, d.runs)
 }
 
-// Several records of one event: those that are done are not run again when the
-// others are redelivered.
+// Several records of one event: those that are done are not run again when the others are redelivered.
 func TestEventThatComesBackAsAWhole(t *testing.T) {
 	d := map[string]int{}
 	fail := true
@@ -308,8 +306,7 @@ func TestLongIdentities(t *testing.T) {
 	}
 }
 
-// A topic that is made again, or cut by an unclean election of its leader, counts from
-// an old offset again.
+// A topic that is made again, or cut by an unclean election of its leader, counts from an old offset again.
 func TestKafkaOffsetsThatComeAgain(t *testing.T) {
 	var seen []string
 	h := Kafka(newEngine(t, memory()), fulfil, nil, &KafkaOptions{Options: Options[events.KafkaRecord]{}},

@@ -17,8 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No message starts with less than MinTime left before the guard, and the answer
-// comes before the kill time.
+// No message starts with less than MinTime left before the guard, and the answer comes before the kill time.
 func TestSQSTimeBudget(t *testing.T) {
 	for _, c := range []struct {
 		whole, minTime time.Duration
@@ -45,8 +44,7 @@ func TestSQSTimeBudget(t *testing.T) {
 				var seen reports
 				var mu sync.Mutex
 				runs := 0
-				h := SQS(realTime(t, memory()), op, byAttribute,
-					&SQSOptions{OnOutcome: seen.hook, Concurrency: c.concurrency},
+				h := SQS(realTime(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Concurrency: c.concurrency},
 					func(ctx context.Context, _ order) error {
 						mu.Lock()
 						runs++
@@ -94,8 +92,7 @@ func TestSQSTimeBudget(t *testing.T) {
 	}
 }
 
-// A handler that ignores its context costs the others nothing but the
-// acknowledgement: they are recorded.
+// A handler that ignores its context costs the others nothing but the acknowledgement: they are recorded.
 func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := map[string]int{}
@@ -272,15 +269,13 @@ func TestSQSSetUpOfTheDeclaration(t *testing.T) {
 	}
 }
 
-// By the message's id a redrive is another message: that is what its documentation
-// warns of.
+// By the message's id a redrive is another message: that is what its documentation warns of.
 func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 	runs := 0
-	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), nil,
-		func(context.Context, order) error {
-			runs++
-			return nil
-		})
+	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), nil, func(context.Context, order) error {
+		runs++
+		return nil
+	})
 	for _, id := range []string{"m1", "m1", "redriven"} {
 		deliver(t, h, messageOf(id, "k1", `{}`))
 	}

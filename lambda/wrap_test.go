@@ -98,8 +98,7 @@ func TestWrapFingerprintsTheRawEvent(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrKeyReused)
 }
 
-// A handler that changes its event neither completes another key nor changes what
-// a retry is compared with.
+// A handler that changes its event neither completes another key nor changes what a retry is compared with.
 func TestHandlerMayChangeItsEvent(t *testing.T) {
 	n := 0
 	for name, h := range map[string]Handler{

@@ -82,12 +82,8 @@ func TestAwaitFollowsARequestToItsOutcome(t *testing.T) {
 
 // The answers of a service that is slow, and not always there.
 func TestAwaitKeepsAskingAndKeepsSecrets(t *testing.T) {
-	s := serving(t,
-		status(202, "Location", "jobs/7", "Retry-After", "7"),
-		status(503), status(502),
-		status(202, "Retry-After", "100000"),
-		status(202, "Retry-After", "0"),
-		status(200),
+	s := serving(t, status(202, "Location", "jobs/7", "Retry-After", "7"), status(503), status(502),
+		status(202, "Retry-After", "100000"), status(202, "Retry-After", "0"), status(200),
 	)
 	c := newTrial(t, nil, &ClientOptions{FirstSentHeader: "First-Sent"})
 	req := request(t, "POST", s.URL+"/prod/jobs", `{}`)

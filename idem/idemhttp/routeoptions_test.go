@@ -94,12 +94,11 @@ func TestOptionsOfARoute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, n := memory(), 0
-			c := contractFor(t, newEngine(t, store), byRouteRoutes(false), Claim("tenant"), byRoute,
-				func(o *Options) {
-					if row.change != nil {
-						row.change(o)
-					}
-				})
+			c := contractFor(t, newEngine(t, store), byRouteRoutes(false), Claim("tenant"), byRoute, func(o *Options) {
+				if row.change != nil {
+					row.change(o)
+				}
+			})
 			r := payment(func(r *Request) {
 				r.Route, r.Path, r.Body = row.route, row.path, []byte(row.body)
 				if r.Path == "" {
