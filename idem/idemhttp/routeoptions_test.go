@@ -37,7 +37,13 @@ func byRouteRoutes(shadow bool) Routes {
 
 // Each route has its own tenant and key, and what it leaves out from the contract, however its request finds it.
 func TestOptionsOfARoute(t *testing.T) {
-	const id = "evt_1"
+	const id, none = "evt_1", idem.SingleTenant
+	const event, short = `{"id":"evt_1"}`, `{"id":"evt"}`
+	stripe := func(o *Options) { o.Profile = Stripe }
+	optional := func(o *Options) { o.KeyOptional = true }
+	pointer := func(o *Options) { o.Key = KeyPointer("/id") }
+	bound := func(o *Options) { o.Principal = Claim("tenant") }
+	long := func(o *Options) { o.MinKey = 40 }
 	claims := map[string]string{"tenant": "blue", "sub": "ann"}
 	for name, row := range map[string]struct {
 		route, path, header, key, body string
@@ -52,9 +58,9 @@ func TestOptionsOfARoute(t *testing.T) {
 		"contract's, body":   {route: "/payments", body: `{"id":"` + testKey + `"}`, code: CodeKeyMissing},
 		"contract's, short":  {route: "/payments", key: id, code: CodeKeyInvalid, where: "use at least 16"},
 		"contract's, tenant": {route: "/payments", key: testKey, without: true, code: CodeTenantMissing},
-		"pointer":            {route: "/events", body: `{"id":"evt_1"}`, without: true, tenant: idem.SingleTenant, value: id},
-		"pointer, path":      {path: "/events", body: `{"id":"evt_1"}`, tenant: idem.SingleTenant, value: id},
-		"pointer, short":     {route: "/events", body: `{"id":"evt"}`, code: CodeKeyInvalid, where: "use at least 5"},
+		"pointer":            {route: "/events", body: event, without: true, tenant: none, value: id},
+		"pointer, path":      {path: "/events", body: event, tenant: none, value: id},
+		"pointer, short":     {route: "/events", body: short, code: CodeKeyInvalid, where: "use at least 5"},
 		"pointer, header":    {route: "/events", key: testKey, code: CodeKeyMissing, where: ` in the body's field "/id": `},
 		"pointer, no JSON":   {route: "/events", body: `id`, code: CodeNotCanonical},
 		"function":           {route: "/sources/{name}", tenant: "blue", value: "k"},
@@ -69,27 +75,21 @@ func TestOptionsOfARoute(t *testing.T) {
 		"principal, path":    {path: "/shared/1/2", header: "x-key", key: testKey, tenant: "blue", value: "ann/" + testKey},
 		"principal, header":  {path: "/shared/1/2", key: testKey, code: CodeKeyMissing, where: " in the header X-Key: "},
 		"literal for longer": {path: "/shared/plain", key: testKey, tenant: "blue", value: testKey},
-		"Stripe": {route: "/payments", key: "1", change: func(o *Options) { o.Profile = Stripe },
-			tenant: "blue", value: "1"},
-		"Stripe, own": {route: "/events", body: `{"id":"evt"}`, change: func(o *Options) { o.Profile = Stripe },
-			code: CodeKeyInvalid, where: "use at least 5"},
-		"all optional": {route: "/payments", change: func(o *Options) { o.KeyOptional = true }, tenant: "blue"},
-		"all optional, own": {route: "/events", change: func(o *Options) { o.KeyOptional = true },
-			tenant: idem.SingleTenant},
-		"all by pointer": {route: "/payments", change: func(o *Options) { o.Key = KeyPointer("/id") },
+		"Stripe":             {route: "/payments", key: "1", change: stripe, tenant: "blue", value: "1"},
+		"Stripe, own":        {route: "/events", body: short, change: stripe, code: CodeKeyInvalid, where: "use at least 5"},
+		"all optional":       {route: "/payments", change: optional, tenant: "blue"},
+		"all optional, own":  {route: "/events", change: optional, tenant: none},
+		"all by pointer": {route: "/payments", change: pointer,
 			code: CodeKeyMissing, where: ` in the body's field "/id": `},
 		"all by pointer, own": {path: "/shared/1", header: "x-key", key: testKey,
-			change: func(o *Options) { o.Key = KeyPointer("/id") }, tenant: "blue", value: "ann/" + testKey},
+			change: pointer, tenant: "blue", value: "ann/" + testKey},
 		"all by a function, none": {route: "/payments", key: testKey, change: func(o *Options) {
 			o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })
 		}, code: CodeKeyMissing, where: "needs an idempotency key: a"},
-		"all bound, own": {path: "/sources/bank", change: func(o *Options) { o.Principal = Claim("tenant") },
-			tenant: "blue", value: "blue/k"},
-		"all long": {route: "/payments", key: testKey, change: func(o *Options) { o.MinKey = 40 },
-			code: CodeKeyInvalid, where: "use at least 40"},
-		"all long, own": {route: "/events", body: `{"id":"evt_1"}`, change: func(o *Options) { o.MinKey = 40 },
-			tenant: idem.SingleTenant, value: id},
-		"all long, a function": {route: "/sources/{name}", change: func(o *Options) { o.MinKey = 40 },
+		"all bound, own": {path: "/sources/bank", change: bound, tenant: "blue", value: "blue/k"},
+		"all long":       {route: "/payments", key: testKey, change: long, code: CodeKeyInvalid, where: "use at least 40"},
+		"all long, own":  {route: "/events", body: event, change: long, tenant: none, value: id},
+		"all long, a function": {route: "/sources/{name}", change: long,
 			tenant: "blue", value: "k"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestOptionsOfARoute(t *testing.T) {
 			require.Len(t, store.Records(), 1)
 			rec := store.Records()[0]
 			tenant, _, _ := protocol.ParseRecordID(rec.ID)
-			require.Equal(t, strings.TrimPrefix(row.tenant, idem.SingleTenant), tenant)
+			require.Equal(t, strings.TrimPrefix(row.tenant, none), tenant)
 			if row.value == "" {
 				require.Len(t, rec.Value, 36, "a random key")
 				return
