@@ -185,7 +185,7 @@ func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 		"apigw-v2-none": 30 * time.Second, "apigw-v1-none": 29 * time.Second, "alb-single": time.Minute,
 		"furl-none": 10 * time.Minute,
 	} {
-		for _, cold := range []time.Duration{0, 10 * time.Second} {
+		for _, cold := range []time.Duration{0, 10 * time.Second, -20 * time.Second, 24 * time.Hour} {
 			t.Run(name+"/"+cold.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := &held{occupied: occupied{memory(),
@@ -200,8 +200,8 @@ func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 						c["timeEpoch"], c["requestTimeEpoch"] = received, received
 					}).StatusCode)
 					waited := time.Since(start)
-					if name != "apigw-v2-none" && name != "apigw-v1-none" {
-						cold = 0 // the event does not tell
+					if name != "apigw-v2-none" && name != "apigw-v1-none" || cold != 10*time.Second {
+						cold = 0 // the event does not tell, clocks differ, or it is made by hand
 					}
 					require.Less(t, waited, limit-cold)
 					require.Greater(t, waited, limit-cold-5*time.Second)
@@ -209,54 +209,6 @@ func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestDeadlineOfAFront(t *testing.T) {
-	now := time.UnixMilli(1_800_000_000_000)
-	for _, c := range []struct {
-		received int64
-		want     time.Duration
-	}{
-		{now.UnixMilli(), 30 * time.Second},
-		{now.Add(-4 * time.Second).UnixMilli(), 26 * time.Second},
-		{now.Add(time.Second).UnixMilli(), 30 * time.Second}, // clocks differ
-		{now.Add(-time.Hour).UnixMilli(), 30 * time.Second},  // hand-made
-		{0, 30 * time.Second},
-	} {
-		f := gateway[events.APIGatewayV2HTTPRequest, events.APIGatewayV2HTTPResponse]{
-			limit: 30 * time.Second, received: func(*events.APIGatewayV2HTTPRequest) int64 { return c.received },
-		}
-		require.Equal(t, c.want, f.deadline(nil, now).Sub(now))
-	}
-	require.Zero(t, gateway[int, int]{}.deadline(nil, now))
-}
-
-// A handler that changes its event does not change what a retry is compared with.
-func TestHandlerMayChangeItsHTTPEvent(t *testing.T) {
-	engine := newEngine(t, memory())
-	n := 0
-	v2 := HTTPAPI(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil,
-		func(_ context.Context, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-			n++
-			e.Body = ""
-			e.Headers["idempotency-key"] = "another-key-of-the-handler"
-			e.RequestContext.HTTP.Method = "GET"
-			return events.APIGatewayV2HTTPResponse{StatusCode: 200}, nil
-		})
-	alb := ALB(engine, idemhttp.AnyRoute(transfer), idemhttp.SingleTenant, nil,
-		func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-			n++
-			clear(e.MultiValueHeaders)
-			e.Path = "/other"
-			return events.ALBTargetGroupResponse{StatusCode: 200}, nil
-		})
-	for range 2 {
-		_, err := v2(t.Context(), sample(t, "apigw-v2-none"))
-		require.NoError(t, err)
-		_, err = alb(t.Context(), decoded[events.ALBTargetGroupRequest](t, "alb-multi"))
-		require.NoError(t, err)
-	}
-	require.Equal(t, 2, n)
 }
 
 // The handler's own error reaches the runtime as it is, also with a response, and a recorded
