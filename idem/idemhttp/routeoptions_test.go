@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var settle = idem.Operation{Name: "settle"}
-
 // byRoute are routes of which each finds tenant and key in another way. Those of the contract are the
 // claim "tenant" and a header.
 func byRoute(o *Options) {
@@ -236,18 +234,6 @@ func TestAStatusHasTheTenantOfItsRoute(t *testing.T) {
 		r := by(account, &Request{Method: "GET", Path: at, Header: map[string][]string{"tenant": {"blue"}}})
 		require.Equal(t, want, serve(t, b.contract, r, nil).Status, account)
 	}
-}
-
-// Routes that share an operation share its keys. One with another source of keys is another request.
-func TestRoutesOfOneOperationWithTwoSources(t *testing.T) {
-	c, n := contractFor(t, newEngine(t, memory()), Routes{"POST /a": settle, "POST /b": settle}, Claim("tenant"),
-		func(o *Options) { o.ByRoute = map[string]RouteOptions{"POST /b": {Key: KeyPointer("/id")}} }), 0
-	at := func(route string) *Request {
-		return payment(func(r *Request) { r.Route, r.Body = route, []byte(`{"id":"`+testKey+`"}`) })
-	}
-	require.Equal(t, 201, serve(t, c, at("/a"), counting(&n, created())).Status)
-	require.Equal(t, CodeKeyReused, problemIn(t, serve(t, c, at("/b"), counting(&n, created()))).Code)
-	require.Equal(t, 1, n)
 }
 
 // An error of a route's own functions is the caller's, as of the contract's.
