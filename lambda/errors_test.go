@@ -84,27 +84,32 @@ func TestRecordedFailureReplaysMessageAndType(t *testing.T) {
 	}
 }
 
-// Marks decide, also around and under an error of aws-lambda-go's own type.
+// Marks decide, also around and under an error of aws-lambda-go's own type. The caller gets the handler's error, also
+// one that looks like the engine's.
 func TestMarksCountAroundLambdaErrors(t *testing.T) {
 	own := messages.InvokeResponse_Error{Message: "m", Type: "T"}
+	alike := &idem.InFlightError{}
 	for _, c := range []struct {
-		given error
-		state idem.State
+		given, live error
+		state       idem.State
 	}{
-		{own, idem.Unknown},
-		{idem.Permanent(own), idem.Failed},
-		{idem.NotExecuted(own), idem.Released},
-		{idem.NotExecuted(idem.Permanent(own)), idem.Released},
+		{own, own, idem.Unknown},
+		{idem.Permanent(own), own, idem.Failed},
+		{idem.NotExecuted(own), own, idem.Released},
+		{idem.NotExecuted(idem.Permanent(own)), own, idem.Released},
+		{idem.ErrInFlight, idem.ErrInFlight, idem.Unknown},
+		{idem.ErrKeyReused, idem.ErrKeyReused, idem.Unknown},
+		{alike, alike, idem.Unknown},
 	} {
 		store := memory()
 		h := Wrap(newEngine(t, store), charge, byPaymentID,
 			func(context.Context, payment) (receipt, error) { return receipt{}, c.given })
 		_, err := invoke(t, h, event)
-		require.Equal(t, own, err)
+		require.Equal(t, c.live, err)
 		rec, err := store.Get(t.Context(), charge.Key(idem.SingleTenant, "pay_1").ID())
 		require.NoError(t, err)
 		require.Equal(t, c.state, rec.State)
-		require.Equal(t, "m", rec.Failure.Message)
+		require.Equal(t, message(c.live), rec.Failure.Message)
 	}
 }
 
@@ -140,16 +145,6 @@ func TestAnswersHaveTheirOwnErrorType(t *testing.T) {
 		typeName(toRuntime(&idem.CommitError{State: idem.Unknown, Err: errors.New("no answer")})))
 	own := errors.New("own")
 	require.True(t, toRuntime(own) == own)
-}
-
-// A handler's error that looks like the engine's is the handler's.
-func TestHandlersErrorIsUntouched(t *testing.T) {
-	for _, given := range []error{idem.ErrInFlight, idem.ErrKeyReused, &idem.InFlightError{}, &DeclinedError{}} {
-		h := Wrap(newEngine(t, memory()), charge, byPaymentID,
-			func(context.Context, payment) (receipt, error) { return receipt{}, given })
-		_, err := invoke(t, h, event)
-		require.True(t, err == given)
-	}
 }
 
 // charging is a handler that is killed in its charge, about which the provider is asked later.

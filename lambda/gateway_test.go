@@ -16,7 +16,6 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
-	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/testenv/contract"
 	"github.com/stretchr/testify/require"
@@ -92,37 +91,6 @@ func TestFormsOfTheSameRequest(t *testing.T) {
 		}
 	}
 	require.Equal(t, "no base64", string(bodyOf("no base64", true)))
-}
-
-// A request that passes without a key is counted behind each gateway, live and in shadow.
-func TestRequestsWithoutAKeyAreCountedBehindEveryGateway(t *testing.T) {
-	for _, name := range plainSamples {
-		for _, shadow := range []bool{false, true} {
-			keyless, runs := 0, 0
-			e, err := idem.New(memory(), &idem.Options{Observer: func(_ context.Context, n notice.Notice) {
-				if n.Kind == notice.Keyless && n.Operation == charge.Name {
-					keyless++
-				}
-			}})
-			require.NoError(t, err)
-			op := charge
-			op.Shadow = shadow
-			h := lambda.NewHandler(functionOf(t, name)(e, idemhttp.AnyRoute(op), idemhttp.SingleTenant,
-				&idemhttp.Options{KeyOptional: true}, &runs))
-			event := decoded[map[string]any](t, name)
-			for _, field := range []string{"headers", "multiValueHeaders"} {
-				header, _ := event[field].(map[string]any)
-				maps.DeleteFunc(header, func(k string, _ any) bool { return strings.EqualFold(k, "Idempotency-Key") })
-			}
-			raw, err := json.Marshal(event)
-			require.NoError(t, err)
-			for range 2 {
-				_, err = h.Invoke(t.Context(), raw)
-				require.NoError(t, err)
-			}
-			require.Equal(t, []int{2, 2}, []int{keyless, runs}, "%s, in shadow: %v", name, shadow)
-		}
-	}
 }
 
 // What a gateway cannot return is an outcome without a response, for the first caller and for all
@@ -211,14 +179,13 @@ func (s *held) Acquire(ctx context.Context, now time.Time, c protocol.Claim) err
 
 func (s *held) Get(context.Context, string) (*idem.Record, error) { return s.seen, nil }
 
-// A wait for the duplicate ends before the gateway gives up, and counts from when the
-// gateway got the request.
+// A wait for the duplicate ends before the gateway gives up, and counts from when the gateway got the request.
 func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 	for name, limit := range map[string]time.Duration{
 		"apigw-v2-none": 30 * time.Second, "apigw-v1-none": 29 * time.Second, "alb-single": time.Minute,
 		"furl-none": 10 * time.Minute,
 	} {
-		for _, cold := range []time.Duration{0, 10 * time.Second} {
+		for _, cold := range []time.Duration{0, 10 * time.Second, -20 * time.Second, 24 * time.Hour} {
 			t.Run(name+"/"+cold.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := &held{occupied: occupied{memory(),
@@ -233,8 +200,8 @@ func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 						c["timeEpoch"], c["requestTimeEpoch"] = received, received
 					}).StatusCode)
 					waited := time.Since(start)
-					if name != "apigw-v2-none" && name != "apigw-v1-none" {
-						cold = 0 // the event does not tell
+					if name != "apigw-v2-none" && name != "apigw-v1-none" || cold != 10*time.Second {
+						cold = 0 // the event does not tell, clocks differ, or it is made by hand
 					}
 					require.Less(t, waited, limit-cold)
 					require.Greater(t, waited, limit-cold-5*time.Second)
@@ -242,54 +209,6 @@ func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestDeadlineOfAFront(t *testing.T) {
-	now := time.UnixMilli(1_800_000_000_000)
-	for _, c := range []struct {
-		received int64
-		want     time.Duration
-	}{
-		{now.UnixMilli(), 30 * time.Second},
-		{now.Add(-4 * time.Second).UnixMilli(), 26 * time.Second},
-		{now.Add(time.Second).UnixMilli(), 30 * time.Second}, // clocks differ
-		{now.Add(-time.Hour).UnixMilli(), 30 * time.Second},  // hand-made
-		{0, 30 * time.Second},
-	} {
-		f := gateway[events.APIGatewayV2HTTPRequest, events.APIGatewayV2HTTPResponse]{
-			limit: 30 * time.Second, received: func(*events.APIGatewayV2HTTPRequest) int64 { return c.received },
-		}
-		require.Equal(t, c.want, f.deadline(nil, now).Sub(now))
-	}
-	require.Zero(t, gateway[int, int]{}.deadline(nil, now))
-}
-
-// A handler that changes its event does not change what a retry is compared with.
-func TestHandlerMayChangeItsHTTPEvent(t *testing.T) {
-	engine := newEngine(t, memory())
-	n := 0
-	v2 := HTTPAPI(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil,
-		func(_ context.Context, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-			n++
-			e.Body = ""
-			e.Headers["idempotency-key"] = "another-key-of-the-handler"
-			e.RequestContext.HTTP.Method = "GET"
-			return events.APIGatewayV2HTTPResponse{StatusCode: 200}, nil
-		})
-	alb := ALB(engine, idemhttp.AnyRoute(transfer), idemhttp.SingleTenant, nil,
-		func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-			n++
-			clear(e.MultiValueHeaders)
-			e.Path = "/other"
-			return events.ALBTargetGroupResponse{StatusCode: 200}, nil
-		})
-	for range 2 {
-		_, err := v2(t.Context(), sample(t, "apigw-v2-none"))
-		require.NoError(t, err)
-		_, err = alb(t.Context(), decoded[events.ALBTargetGroupRequest](t, "alb-multi"))
-		require.NoError(t, err)
-	}
-	require.Equal(t, 2, n)
 }
 
 // The handler's own error reaches the runtime as it is, also with a response, and a recorded
@@ -323,8 +242,7 @@ func TestErrorsReachTheRuntime(t *testing.T) {
 	}
 }
 
-// Bytes that a net/http handler has recorded come through every gateway: an event's
-// JSON cannot hold them as text.
+// Bytes that a net/http handler has recorded come through every gateway: an event's JSON cannot hold them as text.
 func TestBytesOfAnotherGateway(t *testing.T) {
 	const picture = "\x89PNG\r\n\x1a\n\xff\x00"
 	for _, name := range plainSamples {
@@ -447,56 +365,4 @@ func TestSourceIsTheEvent(t *testing.T) {
 	}
 	ask, _ := opened(t, newEngine(t, memory()), "apigw-v2-none", byAPI)
 	require.Equal(t, 201, ask(t.Context(), nil).StatusCode)
-}
-
-func TestRequestOfAnEvent(t *testing.T) {
-	e := sample(t, "apigw-v2-repeated-headers")
-	r := requestOfV2(&e)
-	require.Equal(t, "POST", r.Method)
-	require.Equal(t, "/payments", r.Route)
-	require.Equal(t, map[string][]string{"expand": {"customer", "items"}, "dryRun": {"false"}}, r.Query)
-	require.Equal(t, []string{"web,checkout,eu"}, r.Header["x-tag"])
-	require.Len(t, r.Header, len(e.Headers))
-	for name, value := range e.Headers {
-		require.Equal(t, []string{value}, r.Header[name])
-	}
-
-	// What hand-made events leave out.
-	bare := requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "PATCH /a/{id}",
-		QueryStringParameters: map[string]string{"a": "1,2"}})
-	require.Equal(t, "PATCH", bare.Method)
-	require.Equal(t, "/a/{id}", bare.Route)
-	require.Equal(t, map[string][]string{"a": {"1,2"}}, bare.Query)
-	require.Empty(t, requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "ANY /a"}).Method)
-	require.Equal(t, "a=%zz", requestOfV2(&events.APIGatewayV2HTTPRequest{RawQueryString: "a=%zz"}).RawQuery)
-}
-
-// What the contract looks up: the template that the API has matched, and the path without its stage or base.
-func TestRoutesOfAnHTTPAPI(t *testing.T) {
-	const own = "a1.execute-api.eu-central-1.amazonaws.com"
-	for _, c := range []struct {
-		name, routeKey, path, stage, domain string
-		parameters                          map[string]string
-		route, want                         string
-	}{
-		{"template", "POST /payments", "/payments", "$default", "", nil, "/payments", "/payments"},
-		{"any method", "ANY /payments", "/payments", "$default", "", nil, "/payments", "/payments"},
-		{"default", "$default", "/payments", "$default", "", nil, "", "/payments"},
-		{"default in a stage", "$default", "/prod/payments", "prod", own, nil, "", "/payments"},
-		{"default, custom domain", "$default", "/payments", "prod", "api.example.com", nil, "", "/payments"},
-		{"path like a stage", "$default", "/prod/payments", "prod", "api.example.com", nil, "", "/prod/payments"},
-		{"only a prefix", "$default", "/production/payments", "prod", own, nil, "", "/production/payments"},
-		{"stage alone", "$default", "/prod", "prod", own, nil, "", "/"},
-		{"proxy", "ANY /{proxy+}", "/payments", "$default", "", nil, "/{proxy+}", "/payments"},
-		{"behind a domain", "ANY /{proxy+}", "/billing/payments", "prod", "api.example.com",
-			map[string]string{"proxy": "payments"}, "/{proxy+}", "/payments"},
-		{"a percent sign", "POST /payments/{id}", "/payments/100%", "$default", "", // it is decoded already
-			map[string]string{"id": "100%"}, "/payments/{id}", "/payments/100%"},
-	} {
-		e := sample(t, "apigw-v2-none")
-		e.RouteKey, e.RawPath, e.PathParameters = c.routeKey, c.path, c.parameters
-		e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"
-		r := requestOfV2(&e)
-		require.Equal(t, []string{c.route, c.want, c.stage}, []string{r.Route, r.Path, r.Stage}, c.name)
-	}
 }

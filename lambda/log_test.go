@@ -180,19 +180,23 @@ func TestALoggerThatPanicsCostsNoMessage(t *testing.T) {
 // One event comes twice, in two envelopes. The line of the refusal says what to do if its key is of a member of the
 // body, and other members count.
 func TestAReusedKeyOfAMemberNamesSelect(t *testing.T) {
-	queue := func(key idemlambda.SQSKeyFunc, sel *fingerprint.Select) func(*idem.Engine, *slog.Logger, string) error {
+	type sends = func(*idem.Engine, *slog.Logger, string) error
+	once := idem.Operation{Name: "order"}
+	nothing := func(context.Context, json.RawMessage) error { return nil }
+	message := func(h idemlambda.SQSHandler, body string) error {
+		_, err := h(t.Context(), events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m", Body: body}}})
+		return err
+	}
+	queue := func(key idemlambda.SQSKeyFunc, sel *fingerprint.Select) sends {
 		return func(e *idem.Engine, log *slog.Logger, body string) error {
-			h := idemlambda.SQS(e, idem.Operation{Name: "order"}, key, &idemlambda.SQSOptions{Logger: log, Select: sel},
-				func(context.Context, json.RawMessage) error { return nil })
-			_, err := h(t.Context(), events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m", Body: body}}})
-			return err
+			return message(idemlambda.SQS(e, once, key, &idemlambda.SQSOptions{Logger: log, Select: sel}, nothing), body)
 		}
 	}
 	pointer := func(values ...string) idemlambda.SQSKeyFunc {
 		return idemlambda.SQSPointer(idem.SingleTenant, values...)
 	}
 	for name, c := range map[string]struct {
-		send   func(*idem.Engine, *slog.Logger, string) error
+		send   sends
 		member string // that is named
 		same   bool   // the second is a repeat
 	}{
@@ -211,23 +215,17 @@ func TestAReusedKeyOfAMemberNamesSelect(t *testing.T) {
 			return idem.SingleTenant, "1", nil
 		}, nil)},
 		"whole body": {send: func(e *idem.Engine, log *slog.Logger, body string) error {
-			h := idemlambda.SQS(e, idem.Operation{Name: "order"}, pointer("/detail/id"), &idemlambda.SQSOptions{Logger: log},
-				func(context.Context, string) error { return nil })
-			_, err := h(t.Context(), events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m", Body: body}}})
-			return err
+			return message(idemlambda.SQS(e, once, pointer("/detail/id"), &idemlambda.SQSOptions{Logger: log},
+				func(context.Context, string) error { return nil }), body)
 		}},
 		"handler's own": {send: func(e *idem.Engine, log *slog.Logger, body string) error {
-			h := idemlambda.SQS(e, idem.Operation{Name: body[:1] + "order", Repeat: idem.Repeatable},
-				pointer("/detail/id"), &idemlambda.SQSOptions{Logger: log, Select: nil},
-				func(context.Context, json.RawMessage) error { return idem.NotExecuted(&idem.ReusedError{}) })
-			_, err := h(t.Context(), events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m", Body: body}}})
-			return err
+			op := idem.Operation{Name: body[:1] + "order", Repeat: idem.Repeatable}
+			return message(idemlambda.SQS(e, op, pointer("/detail/id"), &idemlambda.SQSOptions{Logger: log},
+				func(context.Context, json.RawMessage) error { return idem.NotExecuted(&idem.ReusedError{}) }), body)
 		}},
 		"EventBridge": {send: func(e *idem.Engine, log *slog.Logger, body string) error {
-			h := idemlambda.EventBridge(e, idem.Operation{Name: "order"},
-				idemlambda.EventBridgePointer(idem.SingleTenant, "/detail/id"),
-				&idemlambda.Options[events.EventBridgeEvent]{Logger: log},
-				func(context.Context, json.RawMessage) error { return nil })
+			h := idemlambda.EventBridge(e, once, idemlambda.EventBridgePointer(idem.SingleTenant, "/detail/id"),
+				&idemlambda.Options[events.EventBridgeEvent]{Logger: log}, nothing)
 			return h(t.Context(), events.EventBridgeEvent{ID: "e", Detail: json.RawMessage(body)})
 		}, member: "/detail"},
 	} {

@@ -129,8 +129,7 @@ func function(t *testing.T, mode string, events ...string) (answers chan answere
 
 func eventOf(id string) string { return `{"paymentId":"` + id + `"}` }
 
-// Through the real runtime loop: raw bytes out, and what the runtime reports of an
-// error is the same for a replay.
+// Through the real runtime loop: raw bytes out, and what the runtime reports of an error is the same for a replay.
 func TestRealRuntime(t *testing.T) {
 	names := slices.Sorted(maps.Keys(failures()))
 	sent := []string{eventOf("pay_1"), eventOf("pay_1"), `{"paymentId":"pay_1","amount":1}`, `{"paymentId":null}`,

@@ -105,9 +105,8 @@ var tenantsOfSamples = map[string]idemhttp.TenantFunc{
 	"furl-iam":               idemhttp.IAMUser,
 }
 
-// Every sample of a request, as raw JSON through aws-lambda-go: what the function
-// answers the first time, the second time, and to another input; and without a
-// tenant where one is required.
+// Every sample of a request, as raw JSON through aws-lambda-go: what the function answers the first time, the second
+// time, and to another input; and without a tenant where one is required.
 func TestSamples(t *testing.T) {
 	seen := 0
 	for _, name := range samples.Names() {
@@ -264,8 +263,7 @@ func TestSQSSamples(t *testing.T) {
 			t.Run(sample+" "+name, func(t *testing.T) {
 				var seen reports
 				broken := ""
-				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key,
-					&SQSOptions{OnOutcome: seen.hook, Concurrency: 1},
+				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key, &SQSOptions{OnOutcome: seen.hook, Concurrency: 1},
 					func(ctx context.Context, p payment) error {
 						m, ok := SQSMessageOf(ctx)
 						require.True(t, ok)
@@ -296,5 +294,57 @@ func TestSQSSamples(t *testing.T) {
 				golden(t, "samples/"+sample+"-"+name+".json", []sqsStory{first, tell(), tell()})
 			})
 		}
+	}
+}
+
+func TestRequestOfAnEvent(t *testing.T) {
+	e := sample(t, "apigw-v2-repeated-headers")
+	r := requestOfV2(&e)
+	require.Equal(t, "POST", r.Method)
+	require.Equal(t, "/payments", r.Route)
+	require.Equal(t, map[string][]string{"expand": {"customer", "items"}, "dryRun": {"false"}}, r.Query)
+	require.Equal(t, []string{"web,checkout,eu"}, r.Header["x-tag"])
+	require.Len(t, r.Header, len(e.Headers))
+	for name, value := range e.Headers {
+		require.Equal(t, []string{value}, r.Header[name])
+	}
+
+	// What hand-made events leave out.
+	bare := requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "PATCH /a/{id}",
+		QueryStringParameters: map[string]string{"a": "1,2"}})
+	require.Equal(t, "PATCH", bare.Method)
+	require.Equal(t, "/a/{id}", bare.Route)
+	require.Equal(t, map[string][]string{"a": {"1,2"}}, bare.Query)
+	require.Empty(t, requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "ANY /a"}).Method)
+	require.Equal(t, "a=%zz", requestOfV2(&events.APIGatewayV2HTTPRequest{RawQueryString: "a=%zz"}).RawQuery)
+}
+
+// What the contract looks up: the template that the API has matched, and the path without its stage or base.
+func TestRoutesOfAnHTTPAPI(t *testing.T) {
+	const own = "a1.execute-api.eu-central-1.amazonaws.com"
+	for _, c := range []struct {
+		name, routeKey, path, stage, domain string
+		parameters                          map[string]string
+		route, want                         string
+	}{
+		{"template", "POST /payments", "/payments", "$default", "", nil, "/payments", "/payments"},
+		{"any method", "ANY /payments", "/payments", "$default", "", nil, "/payments", "/payments"},
+		{"default", "$default", "/payments", "$default", "", nil, "", "/payments"},
+		{"default in a stage", "$default", "/prod/payments", "prod", own, nil, "", "/payments"},
+		{"default, custom domain", "$default", "/payments", "prod", "api.example.com", nil, "", "/payments"},
+		{"path like a stage", "$default", "/prod/payments", "prod", "api.example.com", nil, "", "/prod/payments"},
+		{"only a prefix", "$default", "/production/payments", "prod", own, nil, "", "/production/payments"},
+		{"stage alone", "$default", "/prod", "prod", own, nil, "", "/"},
+		{"proxy", "ANY /{proxy+}", "/payments", "$default", "", nil, "/{proxy+}", "/payments"},
+		{"behind a domain", "ANY /{proxy+}", "/billing/payments", "prod", "api.example.com",
+			map[string]string{"proxy": "payments"}, "/{proxy+}", "/payments"},
+		{"a percent sign", "POST /payments/{id}", "/payments/100%", "$default", "", // it is decoded already
+			map[string]string{"id": "100%"}, "/payments/{id}", "/payments/100%"},
+	} {
+		e := sample(t, "apigw-v2-none")
+		e.RouteKey, e.RawPath, e.PathParameters = c.routeKey, c.path, c.parameters
+		e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"
+		r := requestOfV2(&e)
+		require.Equal(t, []string{c.route, c.want, c.stage}, []string{r.Route, r.Path, r.Stage}, c.name)
 	}
 }

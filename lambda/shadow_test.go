@@ -69,9 +69,7 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 		"an error beside a result": func(context.Context, shadowIn) (shadowOut, error) {
 			return shadowOut{HTML: "x"}, broken
 		},
-		"no encoding": func(context.Context, shadowIn) (shadowOut, error) {
-			return shadowOut{Number: func() {}}, nil
-		},
+		"no encoding": func(context.Context, shadowIn) (shadowOut, error) { return shadowOut{Number: func() {}}, nil },
 		"broken JSON": func(context.Context, shadowIn) (shadowOut, error) {
 			return shadowOut{Raw: json.RawMessage("{")}, nil
 		},
@@ -111,8 +109,7 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 	}
 }
 
-// A result that is a reader is read where aws-lambda-go does so. That the live mode refuses
-// its type is noticed.
+// A result that is a reader is read where aws-lambda-go does so. That the live mode refuses its type is noticed.
 func TestWrapInShadowReadsAReader(t *testing.T) {
 	e, noticed := shadowEngine(t, memory())
 	type both struct {
@@ -267,9 +264,8 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 	}
 }
 
-// On Lambda Managed Instances a time-out ends the answer, not the handler. One that
-// runs on keeps its claim: its duplicate does not run in parallel, and its late outcome
-// counts.
+// On Lambda Managed Instances a time-out ends the answer, not the handler. One that runs on keeps its claim: its
+// duplicate does not run in parallel, and its late outcome counts.
 func TestManagedInstancesKeepTheClaim(t *testing.T) {
 	const whole = 10 * time.Second
 	environments := map[string]map[string]string{
@@ -290,8 +286,7 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 					}
 				},
 				"SNS": func(e *idem.Engine, f func(context.Context) error) func(context.Context) error {
-					h := SNS(e, op, nil, nil,
-						func(ctx context.Context, _ string) error { return f(ctx) })
+					h := SNS(e, op, nil, nil, func(ctx context.Context, _ string) error { return f(ctx) })
 					return func(ctx context.Context) error {
 						return h(ctx,
 							events.SNSEvent{Records: []events.SNSEventRecord{{SNS: events.SNSEntity{TopicArn: "t", MessageID: "1"}}}})

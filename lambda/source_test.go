@@ -129,8 +129,7 @@ func came(t *testing.T, res any, err error) bool {
 	return strings.Contains(string(b), "itemIdentifier")
 }
 
-// Every source: its default keys, that each record runs once however often it is
-// delivered, and what is redelivered.
+// Every source: its default keys, that each record runs once however often it is delivered, and what is redelivered.
 func TestSources(t *testing.T) {
 	for name, source := range sources {
 		t.Run(name, func(t *testing.T) {
@@ -237,8 +236,7 @@ func TestSourcesWithoutIdentity(t *testing.T) {
 	require.Zero(t, d.runs)
 }
 
-// Several records of one event: those that are done are not run again when the
-// others are redelivered.
+// Several records of one event: those that are done are not run again when the others are redelivered.
 func TestEventThatComesBackAsAWhole(t *testing.T) {
 	d := map[string]int{}
 	fail := true
@@ -308,8 +306,7 @@ func TestLongIdentities(t *testing.T) {
 	}
 }
 
-// A topic that is made again, or cut by an unclean election of its leader, counts from
-// an old offset again.
+// A topic that is made again, or cut by an unclean election of its leader, counts from an old offset again.
 func TestKafkaOffsetsThatComeAgain(t *testing.T) {
 	var seen []string
 	h := Kafka(newEngine(t, memory()), fulfil, nil, &KafkaOptions{Options: Options[events.KafkaRecord]{}},
@@ -356,8 +353,18 @@ func TestTaskKeys(t *testing.T) {
 	require.Equal(t, `"7"`, string(out))
 }
 
+// withQueue are the sources and a queue.
+func withQueue() map[string]sourceTest {
+	all := maps.Clone(sources)
+	all["sqs-standard"] = sourceTest{"SQS", 14 * day, SQSRetention,
+		func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
+			return through(SQS(e, op, byAttribute, nil, d.json))
+		}}
+	return all
+}
+
 func TestSourceRetention(t *testing.T) {
-	for name, source := range sources {
+	for name, source := range withQueue() {
 		for _, own := range []time.Duration{0, 30 * 24 * time.Hour} {
 			store, op := memory(), fulfil
 			op.Retention = own
@@ -374,14 +381,10 @@ func ignore(context.Context, string) error { return nil }
 // harm, and logged where it would not.
 func TestRetentionWithinTheSourcesDeliveries(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
-	all := maps.Clone(sources)
-	all["sqs"] = sourceTest{"SQS", 14 * day, SQSRetention, func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
-		return through(SQS(e, op, byAttribute, nil, d.json))
-	}}
-	for name, m := range all {
+	for name, m := range withQueue() {
 		t.Run(name, func(t *testing.T) {
 			env := schema.EnvEventRedelivery
-			if name == "sqs" {
+			if name == "sqs-standard" {
 				env = schema.EnvQueueRedelivery
 			}
 			var log bytes.Buffer

@@ -6,15 +6,11 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/limit"
-	"github.com/idem-go/idempotency/idem/pause"
-	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/stretchr/testify/require"
 )
 
@@ -119,38 +115,56 @@ func work(ctx context.Context, o order) error {
 	return nil
 }
 
-// What the engine answers in place of an attempt.
+// paused pauses everything for so long.
+type paused time.Duration
+
+func (p paused) MayExecute(context.Context, time.Time, string, string) error {
+	return &idem.PausedError{RetryAfter: time.Duration(p)}
+}
+
+// What the engine answers in place of an attempt: the message goes back, and tells until when it may wait.
 func TestSQSReasonsOfAnswers(t *testing.T) {
-	until := noon.Add(30 * time.Second)
-	for _, c := range []struct {
-		name  string
-		store idem.Store
-		want  Reason
-		state idem.State
+	standing := func(state idem.State) idem.Store {
+		return occupied{memory(), idem.Record{State: state, Owner: "o", Write: "o.0", Attempt: 3,
+			LeaseUntil: noon.Add(30 * time.Second)}}
+	}
+	full := broken(memory(), func(context.Context, *idemtest.Call) error {
+		return &idem.LimitExceededError{RetryAfter: 45 * time.Second}
+	}, idemtest.Acquire)
+	for name, c := range map[string]struct {
+		store   idem.Store
+		paused  time.Duration
+		want    Reason
+		state   idem.State
+		attempt int
+		wait    time.Duration
 	}{
-		{"in flight", occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 3,
-			LeaseUntil: until}}, ReasonInFlight, idem.InProgress},
-		{"unknown", occupied{memory(), idem.Record{State: idem.Unknown, Owner: "o", Write: "o.0", Attempt: 3}},
-			ReasonUnknown, idem.Unknown},
-		{"accepted", occupied{memory(), idem.Record{State: idem.Pending, Owner: "o", Write: "o.0", Attempt: 3}},
-			ReasonAccepted, idem.Pending},
-		{"damaged", damaged(), ReasonRecordUnreadable, ""},
-		{"down", unreachable(), ReasonStoreUnavailable, ""},
+		"in flight": {standing(idem.InProgress), 0, ReasonInFlight, idem.InProgress, 3, 32 * time.Second},
+		"unknown":   {standing(idem.Unknown), 0, ReasonUnknown, idem.Unknown, 0, 0},
+		"accepted":  {standing(idem.Pending), 0, ReasonAccepted, idem.Pending, 0, 0},
+		"damaged":   {damaged(), 0, ReasonRecordUnreadable, "", 0, 0},
+		"down":      {unreachable(), 0, ReasonStoreUnavailable, "", 0, 0},
+		"limited":   {full, 0, ReasonLimitExceeded, "", 0, 45 * time.Second},
+		"paused":    {memory(), time.Hour, ReasonPaused, "", 0, time.Hour},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			h, seen := queueOf(newEngine(t, c.store), fulfil, func(context.Context, order) error {
+		t.Run(name, func(t *testing.T) {
+			o := &idem.Options{Now: func() time.Time { return noon }}
+			if c.paused > 0 {
+				o.Pauses = paused(c.paused)
+			}
+			engine, err := idem.New(c.store, o)
+			require.NoError(t, err)
+			h, seen := queueOf(engine, fulfil, func(context.Context, order) error {
 				t.Error("the handler ran")
 				return nil
 			})
 			require.Equal(t, []string{"m1"}, deliver(t, h, messageOf("m1", "k1", `{}`)))
 			out := seen.outcomes["m1"]
-			require.Equal(t, c.want, out.Reason)
-			require.Equal(t, c.state, out.State)
+			require.Equal(t, []any{c.want, c.state, c.attempt}, []any{out.Reason, out.State, out.Attempt})
 			require.Error(t, out.Err)
 			require.NotEmpty(t, out.RecordID)
-			if c.want == ReasonInFlight {
-				require.Equal(t, 3, out.Attempt)
-				require.WithinDuration(t, time.Now().Add(32*time.Second), out.LeaseUntil, 5*time.Second)
+			if c.wait > 0 {
+				require.WithinDuration(t, time.Now().Add(c.wait), out.LeaseUntil, 5*time.Second)
 			} else {
 				require.Zero(t, out.LeaseUntil)
 			}
@@ -195,19 +209,6 @@ func TestSQSLostClaim(t *testing.T) {
 	require.Equal(t, ReasonInFlight, out.Reason)
 	require.ErrorIs(t, out.Err, idem.ErrLeaseLost)
 	require.Zero(t, out.LeaseUntil)
-}
-
-// Outcomes outlast the queue and its dead-letter queue, unless the operation says
-// otherwise.
-func TestSQSRetentionOfRecords(t *testing.T) {
-	for given, want := range map[time.Duration]time.Duration{0: 29 * 24 * time.Hour, time.Hour: time.Hour} {
-		store := memory()
-		op := fulfil
-		op.Retention = given
-		h, _ := queueOf(newEngine(t, store), op, work)
-		deliver(t, h, messageOf("m1", "k1", `{}`))
-		require.Equal(t, noon.Add(want), store.Records()[0].ExpiresAt.UTC())
-	}
 }
 
 // What an attempt in atomic mode saw before it ran is not its own end: over a failure
@@ -260,85 +261,4 @@ func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 			require.Equal(t, map[string]int{"poison": 3, "good": 2}, runs, "the good ones are replayed")
 		})
 	}
-}
-
-// A message over the limit is returned to its queue unrun and unrecorded, until the next window: only
-// the queue counts its receives.
-func TestSQSMessageOverTheLimitIsReturnedUnrecorded(t *testing.T) {
-	op := fulfil
-	op.MaxAttempts = 1
-	store := memory()
-	limited, err := limit.Over(store, map[string]limit.PerTenant{op.Name: {Keys: 1, Window: time.Minute}})
-	require.NoError(t, err)
-	now := time.Date(2030, 1, 2, 3, 4, 15, 0, time.UTC)
-	ran := 0
-	h, seen := queueOf(engineAt(t, limited, &now), op, func(context.Context, order) error {
-		ran++
-		return nil
-	})
-	send := func(id, key string) []string {
-		t.Helper()
-		return deliver(t, h, messageOf(id, key, `{"id":"`+id+`"}`))
-	}
-	require.Empty(t, send("m1", "k1"))
-	for range 3 {
-		require.Equal(t, []string{"m2"}, send("m2", "k2"))
-		out := seen.outcomes["m2"]
-		require.Equal(t, ReasonLimitExceeded, out.Reason)
-		require.ErrorIs(t, out.Err, idem.ErrLimitExceeded)
-		require.Zero(t, out.Attempt)
-		require.WithinDuration(t, time.Now().Add(45*time.Second), out.LeaseUntil, 30*time.Second)
-		require.Len(t, store.Records(), 1)
-		require.Empty(t, send("m1", "k1"), "a duplicate has its answer")
-	}
-	require.Equal(t, 1, ran)
-	now = now.Add(45 * time.Second)
-	require.Empty(t, send("m2", "k2"))
-	require.Equal(t, 1, seen.outcomes["m2"].Attempt)
-	require.Equal(t, 2, ran)
-}
-
-// A message of a paused operation is returned to its queue unrun and unrecorded, for as long as the pause has lasted
-// and five minutes at least; what is recorded is acknowledged.
-func TestSQSMessageOfAPausedOperationIsReturned(t *testing.T) {
-	op := fulfil
-	op.MaxAttempts = 1
-	synctest.Test(t, func(t *testing.T) {
-		store := memory()
-		pauses, err := pause.New(store)
-		require.NoError(t, err)
-		engine, err := idem.New(store, &idem.Options{Pauses: pauses})
-		require.NoError(t, err)
-		records, err := reconcile.New(store, nil)
-		require.NoError(t, err)
-		why := reconcile.Change{Actor: "alice", Reason: "case 4711"}
-		ran := 0
-		h, seen := queueOf(engine, op, func(context.Context, order) error {
-			ran++
-			return nil
-		})
-		send := func(id string) []string {
-			t.Helper()
-			return deliver(t, h, messageOf(id, id, `{"id":"`+id+`"}`))
-		}
-		require.Empty(t, send("m1"))
-		require.NoError(t, records.Pause(t.Context(), op.Name, "", time.Time{}, why))
-		began := time.Now()
-		for _, at := range []time.Duration{5, 6, 10, 20, 40, 80, 200} {
-			time.Sleep(at*time.Minute - time.Since(began))
-			require.Equal(t, []string{"m2"}, send("m2"))
-			out := seen.outcomes["m2"]
-			require.Equal(t, ReasonPaused, out.Reason)
-			require.ErrorIs(t, out.Err, idem.ErrPaused)
-			require.Zero(t, out.Attempt)
-			require.Equal(t, at*time.Minute, time.Until(out.LeaseUntil))
-			require.Empty(t, send("m1"), "a duplicate has its answer")
-		}
-		require.Len(t, store.Records(), 1)
-		require.NoError(t, records.Resume(t.Context(), op.Name, "", why))
-		time.Sleep(pause.Within)
-		require.Empty(t, send("m2"))
-		require.Equal(t, 1, seen.outcomes["m2"].Attempt)
-		require.Equal(t, 2, ran)
-	})
 }

@@ -20,8 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the record of a key says before the batch, and what the handler does with
-// it.
+// What the record of a key says before the batch, and what the handler does with it.
 var (
 	priors = []string{"", "", "", "completed", "failed", "released", "unknown", "in flight", "damaged", "down"}
 	deeds  = []string{"", "", "", "", "fail", "permanent", "not executed", "success not executed", "panic", "goexit"}
@@ -73,8 +72,7 @@ func randomTrial(random *rand.Rand) trial {
 		}
 		m := trialMessage{id: fmt.Sprint("m", i), group: fmt.Sprint("g", random.IntN(3)), key: random.IntN(len(tr.keys))}
 		m.badKey, m.badBody, m.panicsInKey = random.IntN(20) == 0, random.IntN(20) == 0, random.IntN(30) == 0
-		// Two inputs race for a key that is new or free, unless messages come one after
-		// the other.
+		// Two inputs race for a key that is new or free, unless messages come one after the other.
 		prior := tr.keys[m.key].prior
 		if (tr.concurrency == 1 || prior != "" && prior != "released") && random.IntN(4) == 0 {
 			m.variant = 1
@@ -274,8 +272,7 @@ func (tr *trial) event() (event events.SQSEvent) {
 	return event
 }
 
-// Any mix of outcomes gives a response that names exactly the messages to be
-// returned, as an independent model says.
+// Any mix of outcomes gives a response that names exactly the messages to be returned, as an independent model says.
 func TestSQSNamesExactlyWhatGoesBack(t *testing.T) {
 	trials := 1500
 	if os.Getenv("IDEM_LONG") == "1" {

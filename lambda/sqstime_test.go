@@ -17,85 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No message starts with less than MinTime left before the guard, and the answer
-// comes before the kill time.
-func TestSQSTimeBudget(t *testing.T) {
-	for _, c := range []struct {
-		whole, minTime time.Duration
-		concurrency    int
-		fifo           bool
-		runs           int
-	}{
-		// begins at 0, 1, 2 and 3 s of 3.5
-		{whole: 4500 * time.Millisecond, concurrency: 2, runs: 8},
-		{whole: 4500 * time.Millisecond, concurrency: 2, minTime: time.Second, runs: 6},   // at 0, 1, 2 s
-		{whole: 4500 * time.Millisecond, concurrency: 1, minTime: time.Second, runs: 3},   // at 0, 1, 2 s
-		{whole: 2 * time.Second, concurrency: 3, minTime: time.Second, runs: 3},           // 1.5 s
-		{whole: 800 * time.Millisecond, concurrency: 3, minTime: time.Second, runs: 0},    // 0.6 s
-		{whole: 4500 * time.Millisecond, concurrency: 20, minTime: time.Second, runs: 10}, // all
-		// two groups, at 0 and 1 s of 2.25
-		{whole: 3 * time.Second, concurrency: 20, minTime: time.Second, fifo: true, runs: 4},
-	} {
-		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				op := fulfil
-				op.MinTime = c.minTime
-				begun := time.Now()
-				guard := begun.Add(c.whole - min(time.Second, c.whole/4))
-				var seen reports
-				var mu sync.Mutex
-				runs := 0
-				h := SQS(realTime(t, memory()), op, byAttribute,
-					&SQSOptions{OnOutcome: seen.hook, Concurrency: c.concurrency},
-					func(ctx context.Context, _ order) error {
-						mu.Lock()
-						runs++
-						mu.Unlock()
-						require.GreaterOrEqual(t, time.Until(guard), max(c.minTime, idem.DefaultMinTime))
-						end, ok := ctx.Deadline()
-						require.True(t, ok)
-						require.False(t, end.After(guard))
-						select {
-						case <-time.After(time.Second):
-							return nil
-						case <-ctx.Done():
-							require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
-							return ctx.Err()
-						}
-					})
-				var ms []events.SQSMessage
-				for i := range 10 {
-					m := messageOf(fmt.Sprint("m", i), fmt.Sprint("k", i), `{}`)
-					if c.fifo {
-						m = inGroup(m, fmt.Sprint(i%2))
-					}
-					ms = append(ms, m)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), c.whole)
-				defer cancel()
-				res, err := h(ctx, batchOf(ms...))
-				require.NoError(t, err)
-				require.NoError(t, ctx.Err(), "answered before the kill time")
-				require.Equal(t, c.runs, runs)
-				late := 0
-				for _, out := range seen.all {
-					switch out.Reason {
-					case ReasonOutOfTime:
-						late++
-						require.ErrorIs(t, out.Err, idem.ErrOutOfTime)
-						require.Contains(t, named(res), out.Event.MessageId)
-					case ReasonBlocked:
-						late++
-					}
-				}
-				require.Equal(t, 10-c.runs, late)
-			})
-		})
-	}
-}
-
-// A handler that ignores its context costs the others nothing but the
-// acknowledgement: they are recorded.
+// A handler that ignores its context costs the others nothing but the acknowledgement: they are recorded.
 func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := map[string]int{}
@@ -272,15 +194,13 @@ func TestSQSSetUpOfTheDeclaration(t *testing.T) {
 	}
 }
 
-// By the message's id a redrive is another message: that is what its documentation
-// warns of.
+// By the message's id a redrive is another message: that is what its documentation warns of.
 func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 	runs := 0
-	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), nil,
-		func(context.Context, order) error {
-			runs++
-			return nil
-		})
+	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), nil, func(context.Context, order) error {
+		runs++
+		return nil
+	})
 	for _, id := range []string{"m1", "m1", "redriven"} {
 		deliver(t, h, messageOf(id, "k1", `{}`))
 	}

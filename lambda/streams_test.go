@@ -181,8 +181,7 @@ func TestDynamoDBStreamLanes(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var ids []string
-	res, err := DynamoDBStream(newEngine(t, memory()), fulfil, nil,
-		&Options[events.DynamoDBEventRecord]{Concurrency: 2},
+	res, err := DynamoDBStream(newEngine(t, memory()), fulfil, nil, &Options[events.DynamoDBEventRecord]{Concurrency: 2},
 		func(_ context.Context, r events.DynamoDBEventRecord) error {
 			mu.Lock()
 			defer mu.Unlock()

@@ -93,8 +93,7 @@ func TestAWorkersMessageWaitsForItsOutcome(t *testing.T) {
 	}
 }
 
-// What no record is accepted for goes to the dead-letter queue, not away: the function may look
-// at another table.
+// What no record is accepted for goes to the dead-letter queue, not away: the function may look at another table.
 func TestAWorkersMessageWithoutAcceptedWorkIsRedelivered(t *testing.T) {
 	op := idem.Operation{Name: "statement", Retention: 30 * 24 * time.Hour}
 	h := idemtest.New(t, nil)

@@ -98,8 +98,7 @@ func TestWrapFingerprintsTheRawEvent(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrKeyReused)
 }
 
-// A handler that changes its event neither completes another key nor changes what
-// a retry is compared with.
+// A handler that changes its event neither completes another key nor changes what a retry is compared with.
 func TestHandlerMayChangeItsEvent(t *testing.T) {
 	n := 0
 	for name, h := range map[string]Handler{
@@ -273,14 +272,6 @@ func TestResultWithAnErrorByTheOperationsRule(t *testing.T) {
 		require.JSONEq(t, `{"id":"ch_1","note":""}`, replies(t, h, event))
 	}
 	require.Equal(t, 1, n)
-}
-
-func TestPanicPassesThrough(t *testing.T) {
-	store := memory()
-	h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) { panic("boom") })
-	require.PanicsWithValue(t, "boom", func() { _, _ = h(t.Context(), []byte(event)) })
-	_, err := invoke(t, h, event)
-	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 }
 
 // A member that differs from one sending to the next does not make a repeat another

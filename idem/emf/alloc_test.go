@@ -88,8 +88,7 @@ func TestMetricsAndLogsMakeFewAllocationsAndOffNone(t *testing.T) {
 			allocs[w] = testing.AllocsPerRun(500, invocations(t, w, end))
 		}
 		t.Logf("%s: %v allocations without an observer, %v more with metrics, %v with log lines too, %v with all of them",
-			end,
-			allocs[nobody], allocs[metered]-allocs[nobody], allocs[logged]-allocs[nobody], allocs[verbose]-allocs[nobody])
+			end, allocs[nobody], allocs[metered]-allocs[nobody], allocs[logged]-allocs[nobody], allocs[verbose]-allocs[nobody])
 		require.LessOrEqual(t, allocs[verbose]-allocs[nobody], float64(maxAllocs), end)
 		if c.err == nil {
 			require.Equal(t, allocs[nobody], allocs[byItself], end)

@@ -42,9 +42,8 @@ func (l *logs) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// lines takes the lines, each valid by the schema that AWS publishes and by the format's rules
-// that the schema does not have: every metric and dimension is a member, at most 100 metrics
-// and 100 values.
+// lines takes the lines, each valid by the schema that AWS publishes and by the format's rules that the schema does
+// not have: every metric and dimension is a member, at most 100 metrics and 100 values.
 func (l *logs) lines(t *testing.T) (all []map[string]any) {
 	t.Helper()
 	l.mu.Lock()
@@ -177,9 +176,8 @@ func TestAPanicWritesItsMetrics(t *testing.T) {
 	require.Equal(t, []map[string]any{{"service": "payments", "operation": "refund", "parked": 1.0}}, out.lines(t))
 }
 
-// An invocation that Lambda kills at its time-out does not reach its end: a table that is down
-// and a handler that takes its time come together. What was counted is out before, and so is
-// what is counted in the last moments.
+// An invocation that Lambda kills at its time-out does not reach its end: a table that is down and a handler that
+// takes its time come together. What was counted is out before, and so is what is counted in the last moments.
 func TestAKilledInvocationHasWrittenItsMetrics(t *testing.T) {
 	for _, limit := range []time.Duration{200 * time.Millisecond, 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

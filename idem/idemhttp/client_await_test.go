@@ -82,12 +82,8 @@ func TestAwaitFollowsARequestToItsOutcome(t *testing.T) {
 
 // The answers of a service that is slow, and not always there.
 func TestAwaitKeepsAskingAndKeepsSecrets(t *testing.T) {
-	s := serving(t,
-		status(202, "Location", "jobs/7", "Retry-After", "7"),
-		status(503), status(502),
-		status(202, "Retry-After", "100000"),
-		status(202, "Retry-After", "0"),
-		status(200),
+	s := serving(t, status(202, "Location", "jobs/7", "Retry-After", "7"), status(503), status(502),
+		status(202, "Retry-After", "100000"), status(202, "Retry-After", "0"), status(200),
 	)
 	c := newTrial(t, nil, &ClientOptions{FirstSentHeader: "First-Sent"})
 	req := request(t, "POST", s.URL+"/prod/jobs", `{}`)
@@ -178,8 +174,7 @@ func TestWhatAwaitTakesForTheOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serving(t, append([]http.HandlerFunc{status(202, "Location", "/jobs/7")}, c.answers...)...)
 			trial := newTrial(t, nil, &ClientOptions{MaxAttempts: 1})
-			res, err := trial.await(t,
-				request(t, "POST", strings.Replace(s.URL, "http://", "http://me:secret@", 1), `{}`))
+			res, err := trial.await(t, request(t, "POST", strings.Replace(s.URL, "http://", "http://me:secret@", 1), `{}`))
 			require.NoError(t, err)
 			require.Equal(t, c.status, res.StatusCode)
 			for _, r := range s.requests() {

@@ -87,8 +87,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 	}
 }
 
-// Every refusal of the contract, in both profiles: the client does what the
-// problem says, whatever the status.
+// Every refusal of the contract, in both profiles: the client does what the problem says, whatever the status.
 func TestClientFollowsEveryCodeOfTheContract(t *testing.T) {
 	for _, profile := range []Profile{IETF, Stripe} {
 		c := newContract(t, memory(), func(o *Options) { o.Profile = profile })
@@ -199,8 +198,7 @@ func TestDelays(t *testing.T) {
 			[]time.Duration{s}},
 		"not to be read": {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "soon"),
 			[]time.Duration{s}},
-		"negative": {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "-5"),
-			[]time.Duration{s}},
+		"negative": {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "-5"), []time.Duration{s}},
 		"at most": {&ClientOptions{Backoff: 1, MaxBackoff: 1, MaxAttempts: 2}, status(503, "Retry-After", "60"),
 			[]time.Duration{60*s + 1}},
 		"longer": {&ClientOptions{Backoff: 1, MaxBackoff: 1}, status(503, "Retry-After", "61"),

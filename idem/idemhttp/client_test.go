@@ -16,8 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// trial is a client with a clock of its own. Waiting takes no time, and the
-// random part of a delay is its limit.
+// trial is a client with a clock of its own. Waiting takes no time, and the random part of a delay is its limit.
 type trial struct {
 	*http.Client
 	transport *Transport
@@ -68,8 +67,7 @@ func (c *trial) await(t testing.TB, req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// service is a real server that answers each request with the next handler, and
-// remembers what it got.
+// service is a real server that answers each request with the next handler, and remembers what it got.
 type service struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -193,8 +191,7 @@ func TestClientMistakes(t *testing.T) {
 	require.Equal(t, time.Millisecond, o.Backoff)
 }
 
-// The answer is lost after the effect: the next attempt gets it, and nothing runs
-// twice.
+// The answer is lost after the effect: the next attempt gets it, and nothing runs twice.
 func TestALostAnswerIsReplayed(t *testing.T) {
 	var runs, sent atomic.Int32
 	h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, _ *http.Request) {

@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,30 +16,33 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Its date is when the response was recorded, not when it is replayed.
 func TestReplayIsTheResponseByteForByte(t *testing.T) {
 	for name, given := range storable() {
 		t.Run(name, func(t *testing.T) {
-			c, n := newContract(t, memory()), 0
-			first := serve(t, c, payment(), counting(&n, given))
+			now, n := noon, 0
+			c := contractFor(t, engineAt(t, memory(), &now), AnyRoute(charge), SingleTenant)
+			next := func(context.Context) (*Response, error) {
+				n++
+				now = now.Add(3 * time.Second)
+				return given, nil
+			}
+			first := serve(t, c, payment(), next)
 			require.Equal(t, given, first)
-			again := serve(t, c, payment(), counting(&n, given))
+			recorded := now
+			now = now.Add(time.Hour)
+			again := serve(t, c, payment(), next)
 			require.Equal(t, 1, n)
 			require.Equal(t, "true", again.Headers[HeaderReplayed])
-			require.Equal(t, noon.Add(24*time.Hour).Format(http.TimeFormat), again.Headers[HeaderExpires])
-			require.Equal(t, noon.Format(http.TimeFormat), again.Headers[HeaderOriginalDate])
-			delete(again.Headers, HeaderReplayed)
-			delete(again.Headers, HeaderOriginalDate)
-			delete(again.Headers, HeaderExpires)
-			if len(again.Headers) == 0 {
-				again.Headers = nil
-			}
+			require.Equal(t, recorded.Add(24*time.Hour).Format(http.TimeFormat), again.Headers[HeaderExpires])
+			require.Equal(t, recorded.Format(http.TimeFormat), again.Headers[HeaderOriginalDate])
+			dropMarks(again)
 			require.Equal(t, first, again)
 		})
 	}
 }
 
-// A handler that passes on what another service said after an effect is not run again, if its operation must
-// not be.
+// A handler that passes on what another service said after an effect is not run again, if its operation must not be.
 func TestStatusDecidesWhatIsKept(t *testing.T) {
 	kept, again, moved, open := "kept", "again", "moved", "open"
 	for status, want := range map[int]string{
@@ -84,10 +88,12 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 	}
 }
 
+// The options are copied.
 func TestMethodsAreConfigurable(t *testing.T) {
-	c := contractFor(t, newEngine(t, memory()), Routes{"PUT /a": charge}, SingleTenant,
-		func(o *Options) { o.Methods = []string{"PUT"} })
-	n := 0
+	routes, methods, n := Routes{"PUT /a": charge}, []string{"PUT"}, 0
+	c := contractFor(t, newEngine(t, memory()), routes, SingleTenant, func(o *Options) { o.Methods = methods })
+	methods[0] = "POST"
+	delete(routes, "PUT /a")
 	put := payment(func(r *Request) { r.Method, r.Route = "put", "/a" })
 	serve(t, c, put, counting(&n, created()))
 	serve(t, c, put, counting(&n, created()))
@@ -96,21 +102,24 @@ func TestMethodsAreConfigurable(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// What counts as the same request, and what does not.
+// What counts as the same request and what does not, in addition to the rows of package contract.
 func TestFingerprintCoversTheRequest(t *testing.T) {
-	base := payment()
 	c := newContract(t, memory())
-	same := map[string]func(*Request){
-		"member order":    func(r *Request) { r.Body = []byte(`{"currency":"EUR", "amount":4.999e3}`) },
-		"other headers":   func(r *Request) { r.Header["user-agent"] = []string{"other"} },
-		"other JSON type": func(r *Request) { r.Header["content-type"] = []string{"application/vnd.pay+json"} },
-		"method's case":   func(r *Request) { r.Method = "post" },
-		"other path":      func(r *Request) { r.Path = "/prod/payments" },
-		"no parameters":   func(r *Request) { r.Query = map[string][]string{}; r.PathParameters = map[string]string{} },
+	of := func(c *Contract, change ...func(*Request)) idem.Fingerprint {
+		got, err := c.fingerprint(payment(change...))
+		require.NoError(t, err)
+		return got
 	}
-	other := map[string]func(*Request){
-		"body":           func(r *Request) { r.Body = []byte(`{"amount":5000,"currency":"EUR"}`) },
-		"no JSON":        func(r *Request) { r.Header["content-type"] = []string{"text/plain"} },
+	want := of(c)
+	for name, change := range map[string]func(*Request){
+		"method's case": func(r *Request) { r.Method = "post" },
+		"other path":    func(r *Request) { r.Path = "/prod/payments" },
+		"no parameters": func(r *Request) { r.Query = map[string][]string{}; r.PathParameters = map[string]string{} },
+	} {
+		require.Equal(t, want, of(c, change), name)
+	}
+	seen := map[idem.Fingerprint]string{want: "base"}
+	for name, change := range map[string]func(*Request){
 		"empty body":     func(r *Request) { r.Body = nil },
 		"query":          func(r *Request) { r.Query = map[string][]string{"a": {"1"}} },
 		"query repeated": func(r *Request) { r.Query = map[string][]string{"a": {"1", "1"}} },
@@ -125,114 +134,71 @@ func TestFingerprintCoversTheRequest(t *testing.T) {
 		"no query":       func(r *Request) { r.RawQuery = "a=%zz" },
 		"another one":    func(r *Request) { r.RawQuery = "a=%zy" },
 		"one with a":     func(r *Request) { r.Query = map[string][]string{"": {"a=%zz"}} },
-	}
-	want, err := c.fingerprint(base)
-	require.NoError(t, err)
-	for name, change := range same {
-		got, err := c.fingerprint(payment(change))
-		require.NoError(t, err, name)
-		require.Equal(t, want, got, name)
-	}
-	seen := map[idem.Fingerprint]string{want: "base"}
-	for name, change := range other {
-		got, err := c.fingerprint(payment(change))
-		require.NoError(t, err, name)
+	} {
+		got := of(c, change)
 		require.NotContains(t, seen, got, name)
 		seen[got] = name
 	}
-}
-
-func TestSelectLeavesFieldsOut(t *testing.T) {
-	c, n := newContract(t, memory(), func(o *Options) { o.Select = &fingerprint.Select{Without: []string{"/sentAt"}} }), 0
-	for _, at := range []string{"1", "2"} {
-		r := payment(func(r *Request) { r.Body = []byte(`{"amount":1,"sentAt":` + at + `}`) })
-		require.Equal(t, 201, serve(t, c, r, counting(&n, created())).Status)
+	selected := newContract(t, memory(), func(o *Options) { o.Select = &fingerprint.Select{Without: []string{"/sentAt"}} })
+	sent := func(at string) func(*Request) {
+		return func(r *Request) { r.Body = []byte(`{"amount":1,"sentAt":` + at + `}`) }
 	}
-	require.Equal(t, 1, n)
-}
-
-func TestTwoTenantsNeverShareARecord(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	for _, tenant := range []string{"blue", "green"} {
-		r := payment(func(r *Request) { r.Identity.Claims = map[string]string{"tenant": tenant} })
-		res := serve(t, c, r, func(context.Context) (*Response, error) {
-			n++
-			return &Response{Status: 200, Body: []byte(tenant)}, nil
-		})
-		require.Equal(t, tenant, string(res.Body))
-		require.NotContains(t, res.Headers, HeaderReplayed)
-	}
-	require.Equal(t, 2, n)
+	require.Equal(t, of(selected, sent("1")), of(selected, sent("2")))
+	require.NotEqual(t, of(c, sent("1")), of(c, sent("2")))
 }
 
 func TestRetryAfterIsSpreadAndBounded(t *testing.T) {
 	seen, c := map[string]bool{}, newContract(t, memory())
 	after := func(left time.Duration) string {
-		return c.refusal(t.Context(), payment(),
-			&situation{code: CodeInProgress, after: retryAfter(left)}).Headers["Retry-After"]
+		no := &situation{code: CodeInProgress, after: retryAfter(left)}
+		return c.refusal(t.Context(), payment(), no).Headers["Retry-After"]
 	}
 	for range 2000 {
 		seen[after(time.Hour)] = true
 	}
-	require.Equal(t, map[string]bool{"2": true, "3": true, "4": true, "5": true}, without(seen, "1"))
-	for left, most := range map[time.Duration]string{0: "1", time.Millisecond: "1", time.Second: "1"} {
-		for range 100 {
-			require.Equal(t, most, after(left))
-		}
-	}
+	delete(seen, "1") // exactly one second is possible, and rare
+	require.Equal(t, map[string]bool{"2": true, "3": true, "4": true, "5": true}, seen)
 	for range 100 {
+		for _, left := range []time.Duration{0, time.Millisecond, time.Second} {
+			require.Equal(t, "1", after(left))
+		}
 		require.Contains(t, []string{"1", "2"}, after(1500*time.Millisecond))
 	}
 }
 
-func without(m map[string]bool, key string) map[string]bool {
-	delete(m, key) // exactly one second is possible, and rare
-	return m
-}
-
-// With waiting on, a duplicate gets the first request's response. It never waits past
-// the deadline, nor until the gateway gives up.
+// With waiting on, a duplicate gets the first request's response. It never waits past the deadline, nor until the
+// gateway gives up. Times are in seconds.
 func TestDuplicateWaits(t *testing.T) {
-	const takes = 20 * time.Second
+	const takes = 20
 	for name, row := range map[string]struct {
 		wait          time.Duration
 		gateway, kill time.Duration // from the duplicate's begin; 0 for none
-		end           Response      // of the first request
+		end           int           // the first request's status, if it is not 201
 		want          int           // the duplicate's status
 		least, most   time.Duration // it waited
 	}{
-		"off":       {want: 409},
-		"on":        {wait: time.Minute, want: 201, least: takes, most: takes + time.Second},
-		"too short": {wait: 5 * time.Second, want: 409, least: 4 * time.Second, most: 5 * time.Second},
-		"REST API": {wait: time.Minute, gateway: 29 * time.Second, want: 201, least: takes,
-			most: takes + time.Second},
-		"gateway gives up": {wait: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second,
-			most: 8 * time.Second},
-		"gateway has given up": {wait: time.Minute, gateway: -time.Second, want: 409},
-		"killed": {wait: time.Minute, kill: 10 * time.Second, want: 409, least: 6 * time.Second,
-			most: 8 * time.Second},
-		"killed later, gateway first": {wait: time.Minute, kill: time.Minute, gateway: 10 * time.Second, want: 409,
-			least: 7 * time.Second, most: 8 * time.Second},
-		"a failure is replayed": {wait: time.Minute, end: Response{Status: 422}, want: 422, least: takes,
-			most: takes + time.Second},
-		"the duplicate's turn": {wait: time.Minute, end: Response{Status: 429}, want: 200, least: takes,
-			most: takes + time.Second},
-		"an open question": {wait: time.Minute, end: Response{Status: 500}, want: 409, least: takes,
-			most: takes + time.Second},
+		"off":                         {want: 409},
+		"on":                          {wait: 60, want: 201, least: takes, most: takes + 1},
+		"too short":                   {wait: 5, want: 409, least: 4, most: 5},
+		"REST API":                    {wait: 60, gateway: 29, want: 201, least: takes, most: takes + 1},
+		"gateway gives up":            {wait: 60, gateway: 10, want: 409, least: 7, most: 8},
+		"gateway has given up":        {wait: 60, gateway: -1, want: 409},
+		"killed":                      {wait: 60, kill: 10, want: 409, least: 6, most: 8},
+		"killed later, gateway first": {wait: 60, kill: 60, gateway: 10, want: 409, least: 7, most: 8},
+		"a failure is replayed":       {wait: 60, end: 422, want: 422, least: takes, most: takes + 1},
+		"the duplicate's turn":        {wait: 60, end: 429, want: 200, least: takes, most: takes + 1},
+		"an open question":            {wait: 60, end: 500, want: 409, least: takes, most: takes + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e, err := idem.New(memory(), &idem.Options{Wait: row.wait})
+				e, err := idem.New(memory(), &idem.Options{Wait: row.wait * time.Second})
 				require.NoError(t, err)
 				c := contractFor(t, e, AnyRoute(charge), SingleTenant)
 				first := make(chan *Response, 1)
 				go func() {
 					res, _ := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) {
-						time.Sleep(takes)
-						if row.end.Status != 0 {
-							return &row.end, nil
-						}
-						return created(), nil
+						time.Sleep(takes * time.Second)
+						return &Response{Status: cmp.Or(row.end, 201), Body: []byte("made")}, nil
 					})
 					first <- res
 				}()
@@ -240,18 +206,18 @@ func TestDuplicateWaits(t *testing.T) {
 
 				start, ctx, r := time.Now(), t.Context(), payment()
 				if row.gateway != 0 {
-					r.GatewayDeadline = start.Add(row.gateway)
+					r.GatewayDeadline = start.Add(row.gateway * time.Second)
 				}
 				if row.kill != 0 {
-					ctx = idem.WithKillTime(ctx, start.Add(row.kill))
+					ctx = idem.WithKillTime(ctx, start.Add(row.kill*time.Second))
 				}
 				n := 0
 				duplicate, err := c.Serve(ctx, r, counting(&n, &Response{Status: 200}))
 				require.NoError(t, err)
 				waited := time.Since(start)
 				require.Equal(t, row.want, duplicate.Status)
-				require.GreaterOrEqual(t, waited, row.least)
-				require.LessOrEqual(t, waited, row.most)
+				require.GreaterOrEqual(t, waited, row.least*time.Second)
+				require.LessOrEqual(t, waited, row.most*time.Second)
 				require.Equal(t, row.want == 200, n == 1)
 				live := <-first
 				if row.want == 201 {

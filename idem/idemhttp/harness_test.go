@@ -26,6 +26,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// defaultLog is what is written to slog's default until the test ends.
+func defaultLog(t *testing.T) *bytes.Buffer {
+	was, out := slog.Default(), new(bytes.Buffer)
+	t.Cleanup(func() { slog.SetDefault(was) })
+	slog.SetDefault(slog.New(slog.NewTextHandler(out, nil)))
+	return out
+}
+
 const testKey = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 
 var (
@@ -71,9 +79,7 @@ func contractFor(t testing.TB, e *idem.Engine, routes Routes, tenant TenantFunc,
 func payment(change ...func(*Request)) *Request {
 	r := &Request{
 		Method: "POST", Route: "/payments", Path: "/payments",
-		Header: map[string][]string{
-			"idempotency-key": {testKey}, "content-type": {"application/json; charset=utf-8"},
-		},
+		Header:   map[string][]string{"idempotency-key": {testKey}, "content-type": {"application/json; charset=utf-8"}},
 		Body:     []byte(`{"amount":4999,"currency":"EUR"}`),
 		Identity: Identity{Claims: map[string]string{"tenant": "blue"}},
 	}
@@ -102,6 +108,16 @@ func serve(t testing.TB, c *Contract, r *Request, next Next) *Response {
 	require.NoError(t, err)
 	require.NotNil(t, res)
 	return res
+}
+
+// dropMarks makes a replay what was recorded.
+func dropMarks(r *Response) {
+	for _, mark := range []string{HeaderReplayed, HeaderOriginalDate, HeaderExpires} {
+		delete(r.Headers, mark)
+	}
+	if len(r.Headers) == 0 {
+		r.Headers = nil
+	}
 }
 
 // broken is a store whose methods have a fault.

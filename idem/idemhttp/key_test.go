@@ -1,15 +1,15 @@
 package idemhttp
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,8 +59,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// A derived key must never change: producers would send their requests again
-// under another one.
+// A derived key must never change: producers would send their requests again under another one.
 func TestDerivedKeysAreForEver(t *testing.T) {
 	lists := [][]string{
 		{"order", "4711", "capture"}, {"order", "4711", "refund"}, {"order", "471", "1capture"}, {"order4711capture"},
@@ -91,10 +90,7 @@ func TestDeriveKeyRefusesMissingParts(t *testing.T) {
 // A key that is easy to guess is served as any other, and logged once for each route, without the key.
 func TestAKeyThatIsEasyToGuessIsLoggedOnce(t *testing.T) {
 	for _, shadow := range []bool{false, true} {
-		was := slog.Default()
-		defer slog.SetDefault(was)
-		var logged bytes.Buffer
-		slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+		logged := defaultLog(t)
 		first, second := charge, transfer
 		first.Shadow, second.Shadow = shadow, shadow
 		c := contractFor(t, newEngine(t, memory()), Routes{"POST /payments": first, "POST /transfers/{id}": second},
@@ -116,4 +112,94 @@ func TestAKeyThatIsEasyToGuessIsLoggedOnce(t *testing.T) {
 		send("/transfers/{id}", strings.Repeat("a", 16))
 		require.Equal(t, 2, warnings())
 	}
+}
+
+// Each request that begins without a key is reported once, with its tenant and operation, and no other is.
+func TestRequestsWithoutAKeyAreReported(t *testing.T) {
+	bare := func(r *Request) { delete(r.Header, "idempotency-key") }
+	key := func(value string) func(*Request) {
+		return func(r *Request) { r.Header["idempotency-key"] = []string{value} }
+	}
+	ambiguous := func(r *Request) { r.Body = []byte(`{"a":1,"a":2}`) }
+	stripe := func(o *Options) { o.Profile = Stripe }
+	pointer := func(o *Options) { o.Key = KeyPointer("/id") }
+	none := func(o *Options) {
+		o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", ErrNoKey })
+	}
+	only := func(route string) func(*Options) {
+		return func(o *Options) {
+			o.KeyOptional, o.ByRoute = false, map[string]RouteOptions{route: {KeyOptional: true}}
+		}
+	}
+	for name, row := range map[string]struct {
+		change func(*Request)
+		option func(*Options)
+		status int
+		want   int // of two requests
+	}{
+		"no key":              {bare, nil, 201, 2},
+		"no key in body":      {nil, pointer, 201, 2},
+		"none of its own":     {nil, none, 201, 2},
+		"key":                 {nil, nil, 201, 0},
+		"bad key":             {key("x"), nil, 400, 0},
+		"empty key":           {key(""), nil, 400, 0},
+		"empty key, Stripe":   {key(""), stripe, 400, 0},
+		"no key, Stripe":      {bare, stripe, 201, 2},
+		"key, Stripe":         {nil, stripe, 201, 0},
+		"no tenant":           {func(r *Request) { bare(r); r.Identity = Identity{} }, nil, 403, 0},
+		"ambiguous body":      {func(r *Request) { bare(r); ambiguous(r) }, nil, 201, 2},
+		"ambiguous body, key": {ambiguous, nil, 400, 0},
+		"undeclared":          {func(r *Request) { bare(r); r.Route, r.Path = "/a", "/a" }, nil, 500, 0},
+		"one route":           {bare, only("POST /payments"), 201, 2},
+		"another route":       {bare, only("POST /transfers/{id}"), 400, 0},
+	} {
+		for _, shadow := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				op, n, seen, r := charge, 0, new(observed), payment()
+				op.Shadow = shadow
+				e, err := idem.New(memory(), &idem.Options{Observer: seen.observe})
+				require.NoError(t, err)
+				routes := Routes{"POST /payments": op, "POST /transfers/{id}": transfer}
+				c := contractFor(t, e, routes, Claim("tenant"), func(o *Options) {
+					if o.KeyOptional = true; row.option != nil {
+						row.option(o)
+					}
+				})
+				if row.change != nil {
+					row.change(r)
+				}
+				for range 2 {
+					if res := serve(t, c, r, counting(&n, created())); !shadow {
+						require.Equal(t, row.status, res.Status)
+					}
+				}
+				seen.all = slices.DeleteFunc(seen.all, func(n notice.Notice) bool { return n.Kind != notice.Keyless })
+				require.Len(t, seen.all, row.want)
+				for _, n := range seen.all {
+					require.Equal(t, "blue charge", n.Tenant+" "+n.Operation)
+				}
+				if row.want > 0 {
+					require.NotEqual(t, seen.all[0].ID, seen.all[1].ID)
+					require.Equal(t, 2, n)
+				} else if row.status == 201 && !shadow {
+					require.Equal(t, 1, n, "a key counts where it is optional")
+				}
+			})
+		}
+	}
+}
+
+// A request without a key can be accepted for later, too: its 202 alone leads to its outcome.
+func TestARequestWithoutAKeyIsAcceptedForLater(t *testing.T) {
+	b := newLaterService(t, memory(), func(_ *Later, o *Options) { o.KeyOptional = true })
+	seen := map[string]bool{}
+	for range 2 {
+		r := asked(june)
+		delete(r.Header, "idempotency-key")
+		res := serve(t, b.contract, r, nil)
+		require.Equal(t, 202, res.Status)
+		seen[res.Headers["Location"]] = true
+	}
+	require.Len(t, seen, 2)
+	require.Len(t, b.handed, 2)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -181,4 +182,50 @@ func TestPathsOfAStatus(t *testing.T) {
 	}
 	// A handler without accepted work is asked as ever, and nothing is looked up.
 	require.Nil(t, newContract(t, memory()).later)
+}
+
+// Scripts follow where browsers do not.
+func TestLocationsOfResults(t *testing.T) {
+	for at, ok := range map[string]bool{
+		"/a": true, "/a?b=c#d": true, "https://cdn.example/a": true, "http://cdn.example:81": true,
+		"//evil.example/x": false, `/\evil.example`: false, `\\evil`: false,
+		"javascript:alert(1)": false, "data:text/html,x": false,
+		"http:evil": false, "https://": false, "http://:80/": false, "HTTPS://cdn.example": true,
+		"?x": false, "a/b": false, "/a b": false, "/a\r\nSet-Cookie: x=1": false, "/ü": false,
+	} {
+		require.Equal(t, ok, isLinkTarget(at), "%q", at)
+	}
+}
+
+func TestWaysToAStatus(t *testing.T) {
+	for _, c := range []struct{ from, status, path, want string }{
+		{"/statements", "/statements/{id}", "/statements", "/statements/ID"},
+		{"/statements", "/status/{id}", "/prod/statements", "/prod/status/ID"},
+		{"/a/{account}/statements", "/a/{account}/statements/{id}", "/a/7/statements", "/a/7/statements/ID"},
+		{"/a/{account}/statements", "/a/{account}/{id}", "/a/7/statements", "/a/7/ID"},
+		{"/a/{account}/statements", "/requests/{id}", "/v1/a/7/statements", "/v1/requests/ID"},
+		{"/a/b", "/{id}", "/a/b", "/ID"},
+		{"/a", "/{id}", "/a", "/ID"},
+		{"/a", "/x:y/{id}", "/a", "/x:y/ID"},
+	} {
+		up, ok := wayTo(c.from, c.status)
+		require.True(t, ok, c.status)
+		base := httptest.NewRequest("POST", "https://example.com"+c.path, nil).URL
+		ref, err := base.Parse(up + "ID")
+		require.NoError(t, err)
+		require.Equal(t, "https://example.com"+c.want, ref.String())
+	}
+}
+
+// A route that was executed at once before its service accepts it for later.
+func TestAnOutcomeOfBeforeIsReplayed(t *testing.T) {
+	store := memory()
+	before := contractFor(t, newEngine(t, store), Routes{"POST /statements": statement}, tenantHeader)
+	n := 0
+	serve(t, before, asked(june), counting(&n, created()))
+	b := newLaterService(t, store)
+	res := b.send("POST", b.server.URL+"/statements", "blue", june)
+	require.Equal(t, 201, res.status, res.body)
+	require.Equal(t, "true", res.header.Get(HeaderReplayed))
+	require.Empty(t, b.handed)
 }

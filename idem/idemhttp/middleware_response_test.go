@@ -1,17 +1,26 @@
 package idemhttp
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/stretchr/testify/require"
 )
 
@@ -105,8 +114,7 @@ func TestWhatOfAResponseGoesOut(t *testing.T) {
 	}
 }
 
-// Nothing reaches the client before the record is written, and nothing can go
-// around the recorder.
+// Nothing reaches the client before the record is written, and nothing can go around the recorder.
 func TestResponseIsBuffered(t *testing.T) {
 	w := httptest.NewRecorder()
 	h := mounted(netContract(t, memory()), nil, func(got http.ResponseWriter, _ *http.Request) {
@@ -166,8 +174,7 @@ func TestOuterHeaders(t *testing.T) {
 	}
 }
 
-// A response beyond the limit is recorded without its body, and its first caller
-// hears what later ones hear.
+// A response beyond the limit is recorded without its body, and its first caller hears what later ones hear.
 func TestResponseBodyLimit(t *testing.T) {
 	status, n := 201, 0
 	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxResponse: 4},
@@ -228,4 +235,135 @@ func TestReplayOfAnotherGatewaysResponse(t *testing.T) {
 
 	event.Fits = func(*Response) bool { return false }
 	require.Equal(t, CodeOutcomeUnavailable, problemIn(t, serve(t, c, event, nil)).Code, "a gateway with a lower limit")
+}
+
+// exchange sends one request over a connection of its own and returns all that comes back, without the date.
+func exchange(t *testing.T, h http.Handler, request string) string {
+	t.Helper()
+	var serving sync.RWMutex // a server that closes waits for no handler that has hijacked its connection
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serving.RLock()
+		defer serving.RUnlock()
+		h.ServeHTTP(w, r)
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Start()
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, request)
+	require.NoError(t, err)
+	if strings.Contains(request, "Content-Length: 999") {
+		require.NoError(t, conn.(*net.TCPConn).CloseWrite()) // the body breaks off
+	}
+	got, _ := io.ReadAll(conn)
+	serving.Lock()
+	defer serving.Unlock()
+	return regexp.MustCompile(`Date: [^\r]*\r\n`).ReplaceAllString(string(got), "")
+}
+
+// handlers that do what the live mode cannot pass on, too.
+var wireHandlers = map[string]http.HandlerFunc{
+	"echo": func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		fmt.Fprint(w, r.Method, r.ContentLength, len(r.TransferEncoding), r.Pattern, r.PathValue("id"), len(b), err)
+	},
+	"status":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
+	"nothing": func(http.ResponseWriter, *http.Request) {},
+	"cookies": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Set-Cookie"] = []string{"a=1", "b=2"}
+		w.Header()["x-own-Case"] = []string{"kept"}
+		w.WriteHeader(201)
+		_, _ = w.Write([]byte("done"))
+	},
+	"stream": func(w http.ResponseWriter, _ *http.Request) {
+		for range 3 {
+			_, _ = w.Write([]byte("part"))
+			w.(http.Flusher).Flush()
+		}
+	},
+	"by type": func(w http.ResponseWriter, _ *http.Request) {
+		_, err := w.(io.StringWriter).WriteString("text ")
+		n, readErr := w.(io.ReaderFrom).ReadFrom(strings.NewReader("and a file "))
+		_ = w.(http.Hijacker)
+		fmt.Fprint(w, err, n, readErr, w.(interface{ CloseNotify() <-chan bool }).CloseNotify() == nil)
+	},
+	"an empty file": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader(""))
+		w.WriteHeader(http.StatusConflict)
+	},
+	"controller": func(w http.ResponseWriter, _ *http.Request) {
+		rc := http.NewResponseController(w)
+		fmt.Fprint(w, rc.SetReadDeadline(time.Now().Add(time.Minute)), rc.Flush())
+	},
+	"trailer": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		_, _ = w.Write([]byte("body"))
+		w.Header().Set("X-Sum", "1")
+	},
+	"hints": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</style.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(200)
+	},
+	"large":      func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bytes.Repeat([]byte("x"), 5000)) },
+	"no content": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+	"copy":       func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, strings.NewReader("copied")) },
+	"panic":      func(http.ResponseWriter, *http.Request) { panic("the handler's") },
+	"abort": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("half"))
+		panic(http.ErrAbortHandler)
+	},
+	"hijack": func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_, _ = io.WriteString(conn, "raw bytes")
+			_ = conn.Close()
+		}
+	},
+	"form": func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.ParseForm(), r.Form) },
+}
+
+// The bytes on the wire are those of the handler alone, whatever the request, the handler and the store do.
+func TestTheWireInShadowIsTheHandlersOwn(t *testing.T) {
+	const post, key = "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n",
+		"Idempotency-Key: " + testKey + "\r\n"
+	requests := map[string]string{
+		"plain":      post + key + "Content-Length: 2\r\n\r\n{}",
+		"no key":     post + "Content-Length: 2\r\n\r\n{}",
+		"no body":    post + "\r\n",
+		"chunked":    post + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+		"large":      post + key + "Content-Length: 300\r\n\r\n" + strings.Repeat("x", 300),
+		"broken off": post + key + "Content-Length: 999\r\n\r\n{}",
+		"form":       post + "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b",
+		"undeclared": strings.Replace(post, "transfers", "refunds", 1) + "Content-Length: 2\r\n\r\n{}",
+	}
+	faults := map[string]idemtest.Fault{"up": idemtest.Pass, "down": idemtest.Refuse}
+	for fault, do := range faults {
+		store := idemtest.NewFaults(memstore.New())
+		store.Always(do)
+		contract, seen := inShadow(t, store, SingleTenant, nil)
+		for name, h := range wireHandlers {
+			for what, request := range requests {
+				t.Run(fault+"/"+name+"/"+what, func(t *testing.T) {
+					mux := func(wrap func(http.Handler) http.Handler) http.Handler {
+						m := http.NewServeMux()
+						m.Handle("POST /transfers/{id}", wrap(h))
+						m.Handle("POST /refunds/{id}", wrap(h))
+						return m
+					}
+					want := exchange(t, mux(func(h http.Handler) http.Handler { return h }), request)
+					for range 2 {
+						before := len(seen.all)
+						got := exchange(t, mux(func(h http.Handler) http.Handler {
+							return contract.Middleware(h, &MiddlewareOptions{MaxRequest: 200, MaxResponse: 100})
+						}), request)
+						require.Equal(t, want, got)
+						require.Equal(t, before+1, len(seen.all), "one notice a request")
+					}
+				})
+			}
+		}
+	}
 }

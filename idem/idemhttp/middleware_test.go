@@ -242,39 +242,6 @@ func TestFromRequestOfAnotherGateway(t *testing.T) {
 	}
 }
 
-// The functions for verified identities work with what a middleware around found.
-func TestIdentityOfTheMiddleware(t *testing.T) {
-	c := newContract(t, memory())
-	n := 0
-	h := mounted(c, &MiddlewareOptions{Identity: func(r *http.Request) Identity {
-		return Identity{Claims: map[string]string{"tenant": r.Header.Get("X-Tenant")}}
-	}}, counted(&n))
-	for _, tenant := range []string{"blue", "green", "blue"} {
-		r := netRequest("POST", "/payments", "{}")
-		r.Header.Set("X-Tenant", tenant)
-		require.Equal(t, 200, answerOf(h, r).Code)
-	}
-	require.Equal(t, 2, n)
-}
-
-// A function that reads the body takes nothing away from the handler.
-func TestSourceHasABodyOfItsOwn(t *testing.T) {
-	c := netContract(t, memory(), func(o *Options) {
-		o.Key = KeyFrom(func(_ context.Context, r *Request) (string, error) {
-			body, err := io.ReadAll(r.Source.(*http.Request).Body)
-			return "key-of-" + string(body), err
-		})
-	})
-	h := mounted(c, nil, func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		require.NoError(t, err)
-		require.Equal(t, `"x"`, string(body))
-		w.WriteHeader(200)
-	})
-	require.Equal(t, 200, answerOf(h, netRequest("POST", "/payments", `"x"`)).Code)
-	require.Equal(t, "true", answerOf(h, netRequest("POST", "/payments", `"x"`)).Header().Get(HeaderReplayed))
-}
-
 func TestMistakesOfTheMiddleware(t *testing.T) {
 	c := netContract(t, memory())
 	ok := http.NotFoundHandler()
@@ -383,17 +350,4 @@ func FuzzRequest(f *testing.F) {
 			require.Regexp(t, keyGrammar, rec.Value)
 		}
 	})
-}
-
-func TestPrincipalsBehindNetHTTPNeverShareARecord(t *testing.T) {
-	n := 0
-	h := netContract(t, memory(), func(o *Options) {
-		o.Principal = FromRequest(func(r *http.Request) (string, error) { return r.Header.Get("X-Principal"), nil })
-	}).Middleware(counted(&n), nil)
-	for i, who := range []string{"ann", "bob", "ann", "bob"} {
-		r := netRequest("POST", "/payments", "{}")
-		r.Header.Set("X-Principal", who)
-		require.Equal(t, i > 1, answerOf(h, r).Header().Get(HeaderReplayed) == "true", who)
-	}
-	require.Equal(t, 2, n)
 }

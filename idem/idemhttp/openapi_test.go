@@ -18,8 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// constants are the package's string constants whose names start with a prefix:
-// value by name.
+// constants are the package's string constants whose names start with a prefix: value by name.
 func constants(t *testing.T, prefix string) map[string]string {
 	files, err := os.ReadDir(".")
 	require.NoError(t, err)
@@ -119,9 +118,7 @@ func TestAnswersAreThoseThatTheFragmentIsHeldTo(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(sent.body), &body))
 		require.Equal(t, b.at, body["id"])
 		always := strings.ReplaceAll(sent.body, b.at, strings.Repeat("A", 64)) // it is random
-		lines = append(lines, contractAnswer{
-			"ietf", "", sent.status, sent.header.Get("Content-Type"), true, []byte(always),
-		})
+		lines = append(lines, contractAnswer{"ietf", "", sent.status, sent.header.Get("Content-Type"), true, []byte(always)})
 	}
 	var text bytes.Buffer
 	for _, line := range lines {
@@ -180,16 +177,12 @@ func TestReadmeNamesEveryHeaderAndDefault(t *testing.T) {
 	}
 	for _, value := range []string{
 		DefaultKeyHeader, ProblemMediaType,
+		// And the client's defaults, see TestClientMistakes.
 		strconv.Itoa(DefaultMinKey) + " to " + strconv.Itoa(MaxKey) + " characters", "up to 200 ms", "up to 10 s",
 		"1 MiB", "24 hours",
 	} {
 		require.Contains(t, text, value)
 	}
-	// What the text says of the defaults.
-	o, err := (*ClientOptions)(nil).check()
-	require.NoError(t, err)
-	require.Equal(t, "200ms 10s 24h0m0s", o.Backoff.String()+" "+o.MaxBackoff.String()+" "+o.Retention.String())
-	require.EqualValues(t, 1<<20, o.MaxBody)
 }
 
 // The README's Go stands in an example that compiles and runs, or is a test.

@@ -17,9 +17,7 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 	bad, short := charge, charge
 	bad.Name, short.Retention = "", 5*time.Minute
 	derived := KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })
-	byRoute := func(o RouteOptions) *Options {
-		return &Options{ByRoute: map[string]RouteOptions{"POST /payments": o}}
-	}
+	byRoute := func(o RouteOptions) *Options { return &Options{ByRoute: map[string]RouteOptions{"POST /payments": o}} }
 	for name, c := range map[string]struct {
 		routes Routes
 		o      *Options
@@ -64,8 +62,7 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 			&Options{ByRoute: map[string]RouteOptions{"POST /a": {Principal: SingleTenant}}}, "give the operations two names"},
 		"by route, unprotected": {Routes{"POST /a": Unprotected},
 			&Options{ByRoute: map[string]RouteOptions{"POST /a": {}}}, "which is Unprotected"},
-		"by route, pointer": {good, byRoute(RouteOptions{Key: KeyPointer("id")}),
-			`ByRoute of "POST /payments": KeyPointer`},
+		"by route, pointer": {good, byRoute(RouteOptions{Key: KeyPointer("id")}), `ByRoute of "POST /payments": KeyPointer`},
 		"by route, header": {good, byRoute(RouteOptions{Key: KeyHeader("a b")}),
 			`ByRoute of "POST /payments": KeyHeader`},
 		"by route, length":            {good, byRoute(RouteOptions{MinKey: 256}), `ByRoute of "POST /payments": MinKey`},
@@ -129,18 +126,6 @@ func TestRoutesThatTheStoreCannotKeep(t *testing.T) {
 		require.ErrorAs(t, err, new(*idem.ConfigError))
 		require.ErrorContains(t, err, `operation "charge": `)
 	}
-}
-
-func TestOptionsAreCopied(t *testing.T) {
-	methods := []string{"POST"}
-	routes := Routes{"POST /payments": charge}
-	c := contractFor(t, newEngine(t, memory()), routes, SingleTenant, func(o *Options) { o.Methods = methods })
-	methods[0] = "GET"
-	delete(routes, "POST /payments")
-	n := 0
-	serve(t, c, payment(), counting(&n, created()))
-	serve(t, c, payment(), counting(&n, created()))
-	require.Equal(t, 1, n)
 }
 
 func TestTenantFunctions(t *testing.T) {

@@ -3,53 +3,14 @@ package idemhttp
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
-
-// The date is when the response was recorded, not when it is replayed.
-func TestOriginalDate(t *testing.T) {
-	now, n := noon, 0
-	c := contractFor(t, engineAt(t, memory(), &now), AnyRoute(charge), SingleTenant)
-	serve(t, c, payment(), func(context.Context) (*Response, error) {
-		n++
-		now = now.Add(3 * time.Second)
-		return created(), nil
-	})
-	now = now.Add(time.Hour)
-	again := serve(t, c, payment(), counting(&n, created()))
-	require.Equal(t, noon.Add(3*time.Second).Format(http.TimeFormat), again.Headers[HeaderOriginalDate])
-	require.Equal(t, noon.Add(24*time.Hour+3*time.Second).Format(http.TimeFormat), again.Headers[HeaderExpires])
-	require.Equal(t, 1, n)
-}
-
-// Marks of a replay that a handler passes on from another service reach no client.
-func TestMarksOfAnotherServiceInEitherMap(t *testing.T) {
-	for profile, mark := range map[Profile]string{IETF: HeaderReplayed, Stripe: HeaderReplayedStripe} {
-		c, n := newContract(t, memory(), func(o *Options) { o.Profile = profile }), 0
-		passedOn := func() *Response {
-			given := created()
-			given.MultiHeaders = map[string][]string{"IDEMPOTENT-REPLAYED": {"theirs"}, "idempotency-Replayed": {"theirs"}}
-			given.Headers["idempotency-original-date"] = "theirs"
-			return given
-		}
-		first := serve(t, c, payment(), counting(&n, passedOn()))
-		require.NotContains(t, fmt.Sprint(first.Headers, first.MultiHeaders), "theirs")
-		require.Equal(t, created().Status, first.Status)
-		again := serve(t, c, payment(), counting(&n, passedOn()))
-		require.Equal(t, "true", again.Headers[mark])
-		require.NotContains(t, fmt.Sprint(again.Headers, again.MultiHeaders), "theirs")
-		require.Equal(t, 1, n)
-	}
-}
 
 // A service may change the texts and statuses of refusals, and not what clients act on.
 func TestRefusalsThatTheServiceChanges(t *testing.T) {
@@ -154,8 +115,7 @@ func stripeContract(t testing.TB, store idem.Store, change ...func(*Options)) *C
 	return newContract(t, store, append([]func(*Options){func(o *Options) { o.Profile = Stripe }}, change...)...)
 }
 
-// A refusal is what Stripe's libraries know as their own, with what this contract's
-// clients go by.
+// A refusal is what Stripe's libraries know as their own, with what this contract's clients go by.
 func TestStripeRefusal(t *testing.T) {
 	c := stripeContract(t, memory(), func(o *Options) {
 		o.OnRefusal = func(_ context.Context, _ *Request, f *Refusal) {
@@ -188,28 +148,15 @@ func TestNamesOfMembers(t *testing.T) {
 	}
 }
 
-// The refusal of a reused key says what the first request came to, to its own
-// tenant or principal alone.
+// The refusal of a reused key says what the first request came to, to its own tenant alone.
 func TestReusedKeyTellsItsOwnFirstAnswer(t *testing.T) {
-	other := func(r *Request) { r.Body = []byte(`{}`) }
-	ask := func(c *Contract, first *Response, second *Request) Problem {
-		return problemIn(t, after(t, c, first, second))
-	}
-	p := ask(newContract(t, memory()), &Response{Status: 400}, payment(other))
+	other := payment(func(r *Request) { r.Body = []byte(`{}`) })
+	ask := func(c *Contract, first *Response) Problem { return problemIn(t, after(t, c, first, other)) }
+	p := ask(newContract(t, memory()), &Response{Status: 400})
 	require.Equal(t, 400, p.RecordedStatus)
 	require.Contains(t, p.Detail, "was answered with 400")
-	p = ask(contractOf(t, memory(), SingleTenant), created(), payment(other))
+	p = ask(contractOf(t, memory(), SingleTenant), created())
 	require.Zero(t, p.RecordedStatus, "the first may be anybody's")
 	require.NotContains(t, p.Detail, "201")
-
-	principals := func(o *Options) { o.Principal = sub }
-	c, n := newContract(t, memory(), principals), 0
-	serve(t, c, payment(as("blue", "ann")), counting(&n, created()))
-	require.Equal(t, 201,
-		problemIn(t, serve(t, c, payment(as("blue", "ann"), other), counting(&n, created()))).RecordedStatus)
-	require.Equal(t, 201, serve(t, c, payment(as("blue", "ben"), other), counting(&n, created())).Status,
-		"another principal's key is another key")
-
-	// One in flight, and one whose outcome is unknown, have no answer yet.
-	require.Zero(t, ask(newContract(t, memory()), &Response{Status: 500}, payment(other)).RecordedStatus)
+	require.Zero(t, ask(newContract(t, memory()), &Response{Status: 500}).RecordedStatus, "it has no answer yet")
 }

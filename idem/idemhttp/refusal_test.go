@@ -1,12 +1,10 @@
 package idemhttp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -53,21 +51,13 @@ func situations() map[Code]func(t *testing.T, with func(*Options)) *Response {
 			r.Header.Set("Tenant", "blue")
 			return responseOf(answerOf(c.Middleware(http.NotFoundHandler(), nil), r))
 		},
-		CodeNotStarted: followed("GET", func(b *laterService) {
-			b.sweep()
-		}),
-		CodeCancelled: followed("GET", func(b *laterService) {
-			require.Equal(b, 204, b.ask("DELETE").Status)
-		}),
-		CodeBegun: followed("DELETE", func(b *laterService) {
-			require.NoError(b, b.work(nil))
-		}),
+		CodeNotStarted: followed("GET", func(b *laterService) { b.sweep() }),
+		CodeCancelled:  followed("GET", func(b *laterService) { require.Equal(b, 204, b.ask("DELETE").Status) }),
+		CodeBegun:      followed("DELETE", func(b *laterService) { require.NoError(b, b.work(nil)) }),
 		CodeFailed: followed("GET", func(b *laterService) {
 			require.Error(b, b.work(idem.Permanent(errors.New("secret"))))
 		}),
-		CodeStatusNotFound: followed("GET", func(b *laterService) {
-			b.at = strings.Repeat("A", 64)
-		}),
+		CodeStatusNotFound: followed("GET", func(b *laterService) { b.at = strings.Repeat("A", 64) }),
 		CodeExpired: followed("GET", func(b *laterService) {
 			require.NoError(b, b.work(nil))
 			b.pass(48 * time.Hour)
@@ -79,9 +69,7 @@ func situations() map[Code]func(t *testing.T, with func(*Options)) *Response {
 			serve(t, c, payment(), func(context.Context) (*Response, error) { return created(), nil })
 			return ask(t, c, func(r *Request) { r.Header["idempotency-key"] = []string{strings.Repeat("k", 16)} })
 		},
-		CodePaused: func(t *testing.T, with func(*Options)) *Response {
-			return askPaused(t, 5*time.Minute, with)
-		},
+		CodePaused: func(t *testing.T, with func(*Options)) *Response { return askPaused(t, 5*time.Minute, with) },
 		CodeRecordUnreadable: func(t *testing.T, with func(*Options)) *Response {
 			store := memory()
 			c := newContract(t, store, with)
@@ -183,10 +171,7 @@ func TestRefusals(t *testing.T) {
 // A route without an operation and a request without a tenant are mistakes of the service, whose operators must
 // hear of them. As all that is refused, they change nothing for the next request.
 func TestMistakesOfTheServiceAreLogged(t *testing.T) {
-	var logged bytes.Buffer
-	was := slog.Default()
-	defer slog.SetDefault(was)
-	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	logged := defaultLog(t)
 	for says, change := range map[string]func(*Request){
 		"its route has no operation.* route=/refunds": func(r *Request) { r.Route, r.Path = "/refunds", "/refunds" },
 		"found no usable tenant.* route=/payments":    func(r *Request) { r.Identity = Identity{} },

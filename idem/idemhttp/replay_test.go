@@ -74,8 +74,7 @@ func TestOnlyHeaders(t *testing.T) {
 	require.Panics(t, func() { WithoutHeaders("X-Trace:") })
 }
 
-// Redact works on a copy: the first caller has the whole response, the table and
-// later callers have what is left.
+// Redact works on a copy: the first caller has the whole response, the table and later callers have what is left.
 func TestRedact(t *testing.T) {
 	given := &Response{
 		Status: 201, Headers: map[string]string{"X-Secret": "secret"}, Body: []byte(`{"token":"secret"}`),
@@ -104,8 +103,7 @@ func TestRedact(t *testing.T) {
 	require.NotContains(t, string(encoded.Body), "secret", "what an operator gives is kept in the same way")
 }
 
-// A redaction that fails costs the recorded response, never the fact, and lets
-// nothing through.
+// A redaction that fails costs the recorded response, never the fact, and lets nothing through.
 func TestRedactThatFails(t *testing.T) {
 	for name, redact := range map[string]func(*Response){
 		"panics":               func(r *Response) { panic("secret") },
@@ -224,20 +222,7 @@ func TestResponseVersions(t *testing.T) {
 	}
 }
 
-// Migration comes before refreshing.
-func TestMigrateThenRefresh(t *testing.T) {
-	store, n := memory(), 0
-	serve(t, newContract(t, store), payment(), counting(&n, created()))
-	c := newContract(t, store, func(o *Options) {
-		o.ResponseVersion = 1
-		o.Migrate = func(_ int, res *Response) error { res.Body = []byte("migrated"); return nil }
-		o.Refresh = func(_ context.Context, _ *Request, res *Response) { res.Body = append(res.Body, " and fresh"...) }
-	})
-	require.Equal(t, "migrated and fresh", string(serve(t, c, payment(), counting(&n, created())).Body))
-}
-
-// The service's own meaning of a status, which a single operation or response
-// still overrides.
+// The service's own meaning of a status, which a single operation or response still overrides.
 func TestStatusPolicyIsConfigurable(t *testing.T) {
 	policy := map[int]idem.Class{
 		503: idem.ClassNotExecuted, 403: idem.ClassCompleted, 404: idem.ClassNotExecuted, 202: idem.ClassUncertain,
@@ -276,9 +261,7 @@ func TestHooksThatFail(t *testing.T) {
 		hook func(*Options)
 		want int
 	}{
-		"Refresh": {func(o *Options) {
-			o.Refresh = func(context.Context, *Request, *Response) { panic("refresh") }
-		}, 503},
+		"Refresh": {func(o *Options) { o.Refresh = func(context.Context, *Request, *Response) { panic("refresh") } }, 503},
 		"Migrate": {func(o *Options) {
 			o.ResponseVersion = 1
 			o.Migrate = func(int, *Response) error { panic("migrate") }
@@ -312,8 +295,7 @@ func TestHooksThatFail(t *testing.T) {
 	}
 }
 
-// What told of the body's bytes goes with them where a hook has changed them, unless
-// the hook has set it again.
+// What told of the body's bytes goes with them where a hook has changed them, unless the hook has set it again.
 func TestHeadersOfAChangedBody(t *testing.T) {
 	full := func() *Response {
 		res := created()
@@ -354,24 +336,24 @@ func TestHeadersOfAChangedBody(t *testing.T) {
 			require.Equal(t, full(), serve(t, contract, payment(), counting(&n, full())), "the first caller gets it all")
 			again := serve(t, contract, payment(), counting(&n, full()))
 			require.Equal(t, "true", again.Headers[HeaderReplayed])
-			for _, mark := range []string{HeaderReplayed, HeaderOriginalDate, HeaderExpires} {
-				delete(again.Headers, mark)
-			}
+			dropMarks(again)
 			require.Equal(t, c.want, again.Headers)
 			require.Equal(t, name == "Refresh, the same body", len(again.MultiHeaders) > 0)
 		})
 	}
+	// Migration comes before refreshing.
 	store, n := memory(), 0
 	serve(t, newContract(t, store), payment(), counting(&n, full()))
-	migrated := newContract(t, store, func(o *Options) {
+	migrated := serve(t, newContract(t, store, func(o *Options) {
 		o.ResponseVersion = 1
-		o.Migrate = func(_ int, res *Response) error { change(res); return nil }
-	})
-	require.NotContains(t, serve(t, migrated, payment(), counting(&n, full())).Headers, "ETag")
+		o.Migrate = func(_ int, res *Response) error { res.Body = []byte("migrated"); return nil }
+		o.Refresh = func(_ context.Context, _ *Request, res *Response) { res.Body = append(res.Body, " and fresh"...) }
+	}), payment(), counting(&n, full()))
+	require.Equal(t, "migrated and fresh", string(migrated.Body))
+	require.NotContains(t, migrated.Headers, "ETag")
 }
 
-// Refusals are not cached and have the headers that the service adds, which cannot replace the
-// contract's own.
+// Refusals are not cached and have the headers that the service adds, which cannot replace the contract's own.
 func TestHeadersOfRefusals(t *testing.T) {
 	noKey := func(r *Request) { delete(r.Header, "idempotency-key") }
 	n := 0

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -13,8 +12,6 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
-
-var settle = idem.Operation{Name: "settle"}
 
 // byRoute are routes of which each finds tenant and key in another way. Those of the contract are the
 // claim "tenant" and a header.
@@ -38,7 +35,13 @@ func byRouteRoutes(shadow bool) Routes {
 
 // Each route has its own tenant and key, and what it leaves out from the contract, however its request finds it.
 func TestOptionsOfARoute(t *testing.T) {
-	const id = "evt_1"
+	const id, none = "evt_1", idem.SingleTenant
+	const event, short = `{"id":"evt_1"}`, `{"id":"evt"}`
+	stripe := func(o *Options) { o.Profile = Stripe }
+	optional := func(o *Options) { o.KeyOptional = true }
+	pointer := func(o *Options) { o.Key = KeyPointer("/id") }
+	bound := func(o *Options) { o.Principal = Claim("tenant") }
+	long := func(o *Options) { o.MinKey = 40 }
 	claims := map[string]string{"tenant": "blue", "sub": "ann"}
 	for name, row := range map[string]struct {
 		route, path, header, key, body string
@@ -53,61 +56,47 @@ func TestOptionsOfARoute(t *testing.T) {
 		"contract's, body":   {route: "/payments", body: `{"id":"` + testKey + `"}`, code: CodeKeyMissing},
 		"contract's, short":  {route: "/payments", key: id, code: CodeKeyInvalid, where: "use at least 16"},
 		"contract's, tenant": {route: "/payments", key: testKey, without: true, code: CodeTenantMissing},
-		"pointer": {route: "/events", body: `{"id":"evt_1"}`, without: true,
-			tenant: idem.SingleTenant, value: id},
-		"pointer, path": {path: "/events", body: `{"id":"evt_1"}`, tenant: idem.SingleTenant, value: id},
-		"pointer, short": {route: "/events", body: `{"id":"evt"}`,
-			code: CodeKeyInvalid, where: "use at least 5"},
-		"pointer, header": {route: "/events", key: testKey,
-			code: CodeKeyMissing, where: ` in the body's field "/id": `},
+		"pointer":            {route: "/events", body: event, without: true, tenant: none, value: id},
+		"pointer, path":      {path: "/events", body: event, tenant: none, value: id},
+		"pointer, short":     {route: "/events", body: short, code: CodeKeyInvalid, where: "use at least 5"},
+		"pointer, header":    {route: "/events", key: testKey, code: CodeKeyMissing, where: ` in the body's field "/id": `},
 		"pointer, no JSON":   {route: "/events", body: `id`, code: CodeNotCanonical},
 		"function":           {route: "/sources/{name}", tenant: "blue", value: "k"},
 		"function, template": {path: "/sources/bank", tenant: "blue", value: "k"},
 		"function, tenant":   {path: "/sources/bank", without: true, code: CodeTenantMissing},
 		"optional":           {route: "/imports", tenant: "blue"},
 		"optional, key":      {route: "/imports", key: testKey, tenant: "blue", value: testKey},
-		"optional, bad key": {route: "/imports", key: id,
-			code: CodeKeyInvalid, where: " in the header Idempotency-Key "},
-		"optional, tenant": {route: "/imports", without: true, code: CodeTenantMissing},
+		"optional, bad key":  {route: "/imports", key: id, code: CodeKeyInvalid, where: " in the header Idempotency-Key "},
+		"optional, tenant":   {route: "/imports", without: true, code: CodeTenantMissing},
 		"principal": {route: "/shared/{proxy+}", path: "/shared/1", header: "x-key", key: testKey,
 			tenant: "blue", value: "ann/" + testKey},
-		"principal, path": {path: "/shared/1/2", header: "x-key", key: testKey,
-			tenant: "blue", value: "ann/" + testKey},
-		"principal, header": {path: "/shared/1/2", key: testKey,
-			code: CodeKeyMissing, where: " in the header X-Key: "},
+		"principal, path":    {path: "/shared/1/2", header: "x-key", key: testKey, tenant: "blue", value: "ann/" + testKey},
+		"principal, header":  {path: "/shared/1/2", key: testKey, code: CodeKeyMissing, where: " in the header X-Key: "},
 		"literal for longer": {path: "/shared/plain", key: testKey, tenant: "blue", value: testKey},
-		"Stripe": {route: "/payments", key: "1", change: func(o *Options) { o.Profile = Stripe },
-			tenant: "blue", value: "1"},
-		"Stripe, own": {route: "/events", body: `{"id":"evt"}`, change: func(o *Options) { o.Profile = Stripe },
-			code: CodeKeyInvalid, where: "use at least 5"},
-		"all optional": {route: "/payments", change: func(o *Options) { o.KeyOptional = true },
-			tenant: "blue"},
-		"all optional, own": {route: "/events", change: func(o *Options) { o.KeyOptional = true },
-			tenant: idem.SingleTenant},
-		"all by pointer": {route: "/payments", change: func(o *Options) { o.Key = KeyPointer("/id") },
+		"Stripe":             {route: "/payments", key: "1", change: stripe, tenant: "blue", value: "1"},
+		"Stripe, own":        {route: "/events", body: short, change: stripe, code: CodeKeyInvalid, where: "use at least 5"},
+		"all optional":       {route: "/payments", change: optional, tenant: "blue"},
+		"all optional, own":  {route: "/events", change: optional, tenant: none},
+		"all by pointer": {route: "/payments", change: pointer,
 			code: CodeKeyMissing, where: ` in the body's field "/id": `},
 		"all by pointer, own": {path: "/shared/1", header: "x-key", key: testKey,
-			change: func(o *Options) { o.Key = KeyPointer("/id") }, tenant: "blue", value: "ann/" + testKey},
+			change: pointer, tenant: "blue", value: "ann/" + testKey},
 		"all by a function, none": {route: "/payments", key: testKey, change: func(o *Options) {
 			o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })
 		}, code: CodeKeyMissing, where: "needs an idempotency key: a"},
-		"all bound, own": {path: "/sources/bank", change: func(o *Options) { o.Principal = Claim("tenant") },
-			tenant: "blue", value: "blue/k"},
-		"all long": {route: "/payments", key: testKey, change: func(o *Options) { o.MinKey = 40 },
-			code: CodeKeyInvalid, where: "use at least 40"},
-		"all long, own": {route: "/events", body: `{"id":"evt_1"}`, change: func(o *Options) { o.MinKey = 40 },
-			tenant: idem.SingleTenant, value: id},
-		"all long, a function": {route: "/sources/{name}", change: func(o *Options) { o.MinKey = 40 },
+		"all bound, own": {path: "/sources/bank", change: bound, tenant: "blue", value: "blue/k"},
+		"all long":       {route: "/payments", key: testKey, change: long, code: CodeKeyInvalid, where: "use at least 40"},
+		"all long, own":  {route: "/events", body: event, change: long, tenant: none, value: id},
+		"all long, a function": {route: "/sources/{name}", change: long,
 			tenant: "blue", value: "k"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, n := memory(), 0
-			c := contractFor(t, newEngine(t, store), byRouteRoutes(false), Claim("tenant"), byRoute,
-				func(o *Options) {
-					if row.change != nil {
-						row.change(o)
-					}
-				})
+			c := contractFor(t, newEngine(t, store), byRouteRoutes(false), Claim("tenant"), byRoute, func(o *Options) {
+				if row.change != nil {
+					row.change(o)
+				}
+			})
 			r := payment(func(r *Request) {
 				r.Route, r.Path, r.Body = row.route, row.path, []byte(row.body)
 				if r.Path == "" {
@@ -137,7 +126,7 @@ func TestOptionsOfARoute(t *testing.T) {
 			require.Len(t, store.Records(), 1)
 			rec := store.Records()[0]
 			tenant, _, _ := protocol.ParseRecordID(rec.ID)
-			require.Equal(t, strings.TrimPrefix(row.tenant, idem.SingleTenant), tenant)
+			require.Equal(t, strings.TrimPrefix(row.tenant, none), tenant)
 			if row.value == "" {
 				require.Len(t, rec.Value, 36, "a random key")
 				return
@@ -247,18 +236,6 @@ func TestAStatusHasTheTenantOfItsRoute(t *testing.T) {
 	}
 }
 
-// Routes that share an operation share its keys. One with another source of keys is another request.
-func TestRoutesOfOneOperationWithTwoSources(t *testing.T) {
-	c, n := contractFor(t, newEngine(t, memory()), Routes{"POST /a": settle, "POST /b": settle}, Claim("tenant"),
-		func(o *Options) { o.ByRoute = map[string]RouteOptions{"POST /b": {Key: KeyPointer("/id")}} }), 0
-	at := func(route string) *Request {
-		return payment(func(r *Request) { r.Route, r.Body = route, []byte(`{"id":"`+testKey+`"}`) })
-	}
-	require.Equal(t, 201, serve(t, c, at("/a"), counting(&n, created())).Status)
-	require.Equal(t, CodeKeyReused, problemIn(t, serve(t, c, at("/b"), counting(&n, created()))).Code)
-	require.Equal(t, 1, n)
-}
-
 // An error of a route's own functions is the caller's, as of the contract's.
 func TestErrorsOfARoutesFunctions(t *testing.T) {
 	down := errors.New("down")
@@ -266,34 +243,9 @@ func TestErrorsOfARoutesFunctions(t *testing.T) {
 	for name, own := range map[string]RouteOptions{
 		"tenant": {Tenant: fails}, "principal": {Principal: fails}, "key": {Key: KeyFrom(fails)},
 	} {
-		c, n := newContract(t, memory(), func(o *Options) {
-			o.ByRoute = map[string]RouteOptions{"POST /payments": own}
-		}), 0
+		c, n := newContract(t, memory(), func(o *Options) { o.ByRoute = map[string]RouteOptions{"POST /payments": own} }), 0
 		_, err := c.Serve(t.Context(), payment(), counting(&n, created()))
 		require.True(t, err == down, name)
 		require.Zero(t, n)
-	}
-}
-
-// A router's function finds no body, so it takes none from the handler.
-func TestTheRoutersFunctionFindsNoBody(t *testing.T) {
-	for _, shadow := range []bool{false, true} {
-		for _, path := range []string{"/payments", "/login"} {
-			var got string
-			h := contractFor(t, newEngine(t, memory()), loginRoutes(shadow), SingleTenant).Middleware(
-				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					body, err := io.ReadAll(r.Body)
-					require.NoError(t, err)
-					got = string(body)
-					w.WriteHeader(http.StatusNoContent)
-				}), &MiddlewareOptions{Route: func(r *http.Request) string {
-					body, err := io.ReadAll(r.Body)
-					require.NoError(t, err)
-					require.Empty(t, body)
-					return r.URL.Path
-				}})
-			answerOf(h, netRequest("POST", path, `{"a":1}`))
-			require.Equal(t, `{"a":1}`, got)
-		}
 	}
 }

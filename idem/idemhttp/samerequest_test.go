@@ -99,9 +99,8 @@ func TestLogLinesAreQuoted(t *testing.T) {
 	require.NotContains(t, out.String(), "\x1b")
 }
 
-// A body of which something has read a part before is never taken for a shorter one, under which
-// different requests would be the same. What decompresses a body outside may leave its length
-// behind: a longer body has all of it.
+// A body of which something has read a part before is never taken for a shorter one, under which different requests
+// would be the same. What decompresses a body outside may leave its length behind: a longer body has all of it.
 func TestBodiesThatWereReadBefore(t *testing.T) {
 	const body = "to=alice"
 	read := func(n int64) func(*http.Request) {
@@ -179,21 +178,48 @@ func TestResourcesWithoutParameters(t *testing.T) {
 	require.Equal(t, whole.PathParameters, whole.parameters())
 }
 
-// The options' functions may read the body without taking it from the handler.
-func TestOptionsMayReadTheBody(t *testing.T) {
-	h := mounted(netContract(t, memory()), &MiddlewareOptions{
-		Identity: func(r *http.Request) Identity { return Identity{AccountID: r.FormValue("account")} },
-		Route:    func(r *http.Request) string { return "/" + r.FormValue("route") },
-	}, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.PostFormValue("account")) })
-	r := netRequest("POST", "/payments", "account=7&route=payments")
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	w := answerOf(h, r)
-	require.Equal(t, 200, w.Code)
-	require.Equal(t, "7", w.Body.String())
+// Functions for the identity and the route find no body, and one for the key has its own: none is taken from the
+// handler. The contract's functions find the identity.
+func TestFunctionsTakeNoBodyFromTheHandler(t *testing.T) {
+	const sent = `{"a":1}`
+	read := func(r *http.Request) string {
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		return string(body)
+	}
+	for shadow, want := range map[bool]int{false: 3, true: 4} {
+		runs := 0
+		c := contractFor(t, newEngine(t, memory()), loginRoutes(shadow), IAMAccount, func(o *Options) {
+			o.Key = KeyFrom(func(_ context.Context, r *Request) (string, error) {
+				require.Equal(t, sent, read(r.Source.(*http.Request)))
+				return testKey, nil
+			})
+		})
+		h := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runs++
+			require.Equal(t, sent, read(r))
+			w.WriteHeader(http.StatusNoContent)
+		}), &MiddlewareOptions{
+			Identity: func(r *http.Request) Identity {
+				require.Empty(t, read(r))
+				return Identity{AccountID: r.Header.Get("X-Tenant")}
+			},
+			Route: func(r *http.Request) string {
+				require.Empty(t, read(r))
+				return r.URL.Path
+			},
+		})
+		for _, to := range []string{"blue /payments", "green /payments", "blue /payments", "blue /login"} {
+			tenant, path, _ := strings.Cut(to, " ")
+			r := netRequest("POST", path, sent)
+			r.Header.Set("X-Tenant", tenant)
+			require.Equal(t, http.StatusNoContent, answerOf(h, r).Code)
+		}
+		require.Equal(t, want, runs)
+	}
 }
 
-// A mux's redirect to a clean path must not take the key that the client sends
-// along to it.
+// A mux's redirect to a clean path must not take the key that the client sends along to it.
 func TestRedirectOfTheMuxTakesNoKey(t *testing.T) {
 	mux := http.NewServeMux()
 	n := 0

@@ -194,8 +194,7 @@ func paying(n *int) Next {
 	}
 }
 
-// A unit of work that is refused has a response of its own, recorded and replayed
-// as any other.
+// A unit of work that is refused has a response of its own, recorded and replayed as any other.
 func TestRefusedUnitHasAResponse(t *testing.T) {
 	declined := &Response{Status: 402, Headers: map[string]string{"Content-Type": "application/json"},
 		Body: []byte(`{"error":"poor"}`)}
@@ -207,9 +206,7 @@ func TestRefusedUnitHasAResponse(t *testing.T) {
 		"response": {func(_ context.Context, err error) (*Response, error) { return declined, nil }, declined, false},
 		"try again": {func(context.Context, error) (*Response, error) { return &Response{Status: 503}, nil },
 			&Response{Status: 503}, true},
-		"error": {func(_ context.Context, err error) (*Response, error) {
-			return nil, idem.NotExecuted(err)
-		}, nil, true},
+		"error":   {func(_ context.Context, err error) (*Response, error) { return nil, idem.NotExecuted(err) }, nil, true},
 		"neither": {func(context.Context, error) (*Response, error) { return nil, nil }, nil, true},
 		"none":    {nil, nil, true},
 	} {

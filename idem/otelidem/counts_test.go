@@ -70,9 +70,7 @@ func (r *rig) sweep(answer reconcile.Answer) {
 	s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{
 		Observer: r.observe, Log: slog.New(slog.DiscardHandler), Expired: remover{},
 		Operations: []reconcile.Operation{{Operation: refund,
-			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-				return answer, nil
-			}}},
+			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) { return answer, nil }}},
 	})
 	require.NoError(r.t, err)
 	report, err := s.Sweep(r.t.Context())
@@ -298,8 +296,7 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 	}
 }
 
-// valueOf is the metric of OpenTelemetry with that name in CloudWatch, over all operations, in
-// CloudWatch's unit.
+// valueOf is the metric of OpenTelemetry with that name in CloudWatch, over all operations, in CloudWatch's unit.
 func valueOf(t *testing.T, c *collector, name string) (value float64) {
 	otel, ok := map[string]string{
 		schema.MetricClaimTime: "idem.claim.duration", schema.MetricHandlerTime: "idem.handler.duration",

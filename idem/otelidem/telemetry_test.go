@@ -200,8 +200,7 @@ func TestUnits(t *testing.T) {
 	}, c.numbers(t))
 }
 
-// A gauge keeps its last value: an operation whose last question is settled must say 0, or its
-// alarm never ends.
+// A gauge keeps its last value: an operation whose last question is settled must say 0, or its alarm never ends.
 func TestTheGaugesOfAnOperationGoBackToZero(t *testing.T) {
 	h, c := idemtest.New(t, nil), newCollector()
 	o := c.telemetry(t)
@@ -267,8 +266,7 @@ func traced(t *testing.T, e *exporter, does func(payload string)) otelidem.Handl
 	}))
 }
 
-// Lambda freezes the process after an invocation: what is not exported by then waits for
-// the next one, or is lost.
+// Lambda freezes the process after an invocation: what is not exported by then waits for the next one, or is lost.
 func TestAnInvocationEndsWithAFlush(t *testing.T) {
 	e := &exporter{}
 	h := traced(t, e, func(payload string) {

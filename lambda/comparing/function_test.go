@@ -109,8 +109,7 @@ func token(order string) string { return protocol.Token(refund.Key("acme", order
 
 // Differences are in the log and in the metrics; what is open is in the log alone.
 func TestADayIsCompared(t *testing.T) {
-	r := newRig(t, Options{Options: ledger.Options{
-		Entries: provided(nil, ledger.Entry{Token: token("1"), At: noon})}})
+	r := newRig(t, Options{Options: ledger.Options{Entries: provided(nil, ledger.Entry{Token: token("1"), At: noon})}})
 	require.NoError(t, r.handle(t, `{"time":"2026-03-02T04:00:00Z"}`))
 	id := func(order string) string { return refund.Key("acme", order).ID() }
 	require.ElementsMatch(t, []string{

@@ -116,8 +116,7 @@ func TestNothingIsLostWhereForwardingFails(t *testing.T) {
 	f := &fake{err: errors.New("throttled")}
 	var reasons []idemlambda.Reason
 	h := idemlambda.SQS(engine, idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable},
-		idemlambda.SQSPointer(idem.SingleTenant, "/id"),
-		&idemlambda.SQSOptions{
+		idemlambda.SQSPointer(idem.SingleTenant, "/id"), &idemlambda.SQSOptions{
 			OnFailed: New(f, "https://sqs/1/failures"),
 			OnOutcome: func(_ context.Context, out idemlambda.SQSDelivery) {
 				reasons = append(reasons, out.Reason)
@@ -126,8 +125,7 @@ func TestNothingIsLostWhereForwardingFails(t *testing.T) {
 				}
 			},
 			Logger: slog.New(slog.DiscardHandler),
-		},
-		func(context.Context, struct{ ID string }) error { return idem.Permanent(errors.New("no such article")) })
+		}, func(context.Context, struct{ ID string }) error { return idem.Permanent(errors.New("no such article")) })
 	event := events.SQSEvent{Records: []events.SQSMessage{*message()}}
 
 	res, err := h(t.Context(), event)
@@ -215,8 +213,7 @@ func TestFailureQueueThatTakesLess(t *testing.T) {
 	require.ErrorAs(t, err, new(smithy.APIError))
 }
 
-// On real queues: the message arrives as it was, with the reason, and on a FIFO
-// queue once.
+// On real queues: the message arrives as it was, with the reason, and on a FIFO queue once.
 func TestForwardsOnAServer(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		q := queuetest.New(t, queuetest.Spec{FIFO: fifo})

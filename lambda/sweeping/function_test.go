@@ -28,9 +28,8 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/kmstest"
 )
 
-// An invocation that always fails raises the alarm on sweepers that stop. So it fails if
-// nothing could be done, also beside a record that nobody can read, or if the open questions
-// cannot be counted, and at no other time.
+// An invocation that always fails raises the alarm on sweepers that stop. So it fails if nothing could be done, also
+// beside a record that nobody can read, or if the open questions cannot be counted, and at no other time.
 func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 	refund := idem.Operation{Name: "refund"}
 	for name, tc := range map[string]struct {

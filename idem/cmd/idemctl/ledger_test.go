@@ -16,8 +16,7 @@ func TestNoExportIsComparedWrongly(t *testing.T) {
 		want []string // the values
 		says string
 	}{
-		"a column twice": {rows: []string{header + ", amount", row + "ok,100,EUR,108"},
-			says: `two columns "amount"`},
+		"a column twice":       {rows: []string{header + ", amount", row + "ok,100,EUR,108"}, says: `two columns "amount"`},
 		"another column twice": {rows: []string{header + ",a,a", row + "ok,100,EUR,,"}, want: []string{"100 EUR"}},
 		"no values": {rows: []string{header, row + "ok,, ", row + "no,1,EUR", "b,2026-02-28 12:00:00,ok,1,EUR"},
 			says: "no row of 2026-03-01 has anything in amount, currency"},

@@ -26,8 +26,7 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 )
 
-// The endpoint of a VPC is one of AWS: who changes a record there is not who they say they are on
-// their machine.
+// The endpoint of a VPC is one of AWS: who changes a record there is not who they say they are on their machine.
 func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 	const arn = "arn:aws:sts::111122223333:assumed-role/operator/alice"
 	var signed atomic.Value

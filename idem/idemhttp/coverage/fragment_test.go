@@ -105,8 +105,7 @@ func TestValidationCanFail(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Each code of each profile has an example in the response of its status, and it
-// is what the contract sends.
+// Each code of each profile has an example in the response of its status, and it is what the contract sends.
 func TestFragmentHasEveryAnswer(t *testing.T) {
 	doc, contract := fragment(t), recorded(t)
 	var enum []string

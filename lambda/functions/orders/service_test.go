@@ -113,9 +113,8 @@ func TestOrderIsWrittenOnce(t *testing.T) {
 	require.Equal(t, []string{`{"customer":"acme","orderId":"o-1"}`}, db.messages(t))
 }
 
-// A repeat that comes when the record has expired writes the order again, under the
-// same token, and tells of it once more: a message's id belongs to one life of the key,
-// so who hears of an order goes by the order's own id.
+// A repeat that comes when the record has expired writes the order again, under the same token, and tells of it once
+// more: a message's id belongs to one life of the key, so who hears of an order goes by the order's own id.
 func TestRepeatAfterExpiry(t *testing.T) {
 	deliver, db := function(t)
 	for range 2 {

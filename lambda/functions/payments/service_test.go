@@ -257,8 +257,7 @@ type refusal struct{ error }
 
 func (refusal) ErrorCode() string { return "bad_request" }
 
-// The status has the statement. Of a failure it says what is wrong with the request, and nothing of
-// another one.
+// The status has the statement. Of a failure it says what is wrong with the request, and nothing of another one.
 func TestTheStatusSaysWhatBecameOfAStatement(t *testing.T) {
 	for want, made := range map[int]struct {
 		err  error

@@ -60,8 +60,7 @@ func (r *rig) serve(t *testing.T, die bool) (*idemhttp.Response, error) {
 	})
 }
 
-// retry is what the client gets that sends the request again after its process died and
-// the sweep has been there.
+// retry is what the client gets that sends the request again after its process died and the sweep has been there.
 func (r *rig) retry(t *testing.T) *idemhttp.Response {
 	_, _ = r.serve(t, true) // nobody hears of it
 	r.Restart()
