@@ -971,7 +971,7 @@ func TestFilesHaveNoNames(t *testing.T) {
 
 // A day of 100,000 operations of which 30 differ, in any order. It takes no more memory than the two sorts have, which
 // a fifth of them shows too.
-func TestADayOf100000(t *testing.T) {
+func TestADayOfManyOperations(t *testing.T) {
 	const mib = 1 << 20
 	all := 20_000
 	if os.Getenv("IDEM_LONG") == "1" {
