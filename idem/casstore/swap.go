@@ -154,8 +154,9 @@ func (t *try) again(err error) bool {
 // failed is the error of a call that was not made: an answer as it is.
 func (t *try) failed(err error) error {
 	failed, ok := errors.AsType[*protocol.StoreError](err)
-	if said, before := errors.AsType[*protocol.StoreError](t.last); ok && before && errors.Is(err, context.DeadlineExceeded) {
-		failed = said
+	late := ok && errors.Is(err, context.DeadlineExceeded)
+	if last, before := errors.AsType[*protocol.StoreError](t.last); late && before {
+		failed = last
 	}
 	switch {
 	case ok:

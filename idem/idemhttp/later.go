@@ -61,9 +61,9 @@ type Later struct {
 	// another template. Required, and a route's own.
 	Status string
 
-	// Enqueue adds the message that brings the worker to the unit of work, with the id of the
-	// record as its body, such as with dynamostore.TxOf or pgstore.Transact. See [later.Accept]. Nil is for workers that the
-	// table's stream brings.
+	// Enqueue adds the message that brings the worker to the unit of work, with the id of the record as its body,
+	// such as with dynamostore.TxOf or pgstore.Transact. See [later.Accept]. Nil is for workers that the table's
+	// stream brings.
 	Enqueue later.EnqueueFunc
 
 	// Input makes the worker's input of a request, in JSON, such as its body without what must not
