@@ -168,8 +168,7 @@ func TestCommitOfAParkedAttempt(t *testing.T) {
 	}
 }
 
-// An attempt that was taken over commits nothing, and its caller gets what is
-// recorded.
+// An attempt that was taken over commits nothing, and its caller gets what is recorded.
 func TestCommitAfterTheClaimIsLost(t *testing.T) {
 	r, key := rigOn(t, safe)
 	res := mustRun(t, r.inLambda(), key, func(ctx context.Context, n int) (string, error) {
@@ -274,8 +273,7 @@ func TestUnitOfAHandlerThatAborts(t *testing.T) {
 	}
 }
 
-// An end that waits in the queue keeps no unit of work alive: it is not counted
-// there, and is never written later.
+// An end that waits in the queue keeps no unit of work alive: it is not counted there, and is never written later.
 func TestQueueHoldsNoUnit(t *testing.T) {
 	r := newRig(t, nil)
 	var unit weak.Pointer[effect]
@@ -349,8 +347,7 @@ func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
 
 // Takeovers, and what takes them back, are of the life of the key that they have seen.
 
-// A withdrawal of a takeover that comes after that life makes no record: its steps would
-// be skipped in the next life.
+// A withdrawal of a takeover that comes after that life makes no record: its steps would be skipped in the next life.
 func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	op := idem.Operation{Name: "short", Repeat: idem.Repeatable, Retention: time.Minute}
 	r, key := rigOn(t, op)

@@ -173,10 +173,8 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := rigOver(t, memstore.Options{MaxResult: 1024}.New(), new(idemtest.Clock), nil)
-			call := idem.Call{
-				Key: unsafe.Key("t", "k"), Fingerprint: fingerprint.Bytes([]byte("in")),
-				Run: func(context.Context) idem.Answer { return tc.ans },
-			}
+			call := idem.Call{Key: unsafe.Key("t", "k"), Fingerprint: fingerprint.Bytes([]byte("in")),
+				Run: func(context.Context) idem.Answer { return tc.ans }}
 			out, err := r.engine.Execute(t.Context(), call)
 			require.NoError(t, err)
 			require.True(t, out.Omitted)
@@ -219,8 +217,7 @@ func TestResolvedResultOfAnotherTypeIsResolvedAgain(t *testing.T) {
 	require.Equal(t, 7, got)
 }
 
-// The loser of a claim gets the recorded value, not its own: decoded afresh, with
-// nothing of its own left in it.
+// The loser of a claim gets the recorded value, not its own: decoded afresh, with nothing of its own left in it.
 func TestLoserGetsNothingOfItsOwnResult(t *testing.T) {
 	r, key := rigOn(t, safe)
 	type out struct{ A, B *int }
@@ -293,8 +290,7 @@ func TestEffects(t *testing.T) {
 				Interrupted: func(ctx context.Context, began time.Time) error {
 					require.False(t, began.IsZero())
 					return says("ask", nil)(ctx)
-				},
-			}))
+				}}))
 			return idem.PermanentStep(idem.StepEffect(ctx, "ship", says("ship", idem.Permanent(errPlain)), nil))
 		})
 		require.EqualError(t, err, "plain")

@@ -91,8 +91,7 @@ func rigOn(t *testing.T, op idem.Operation) (*rig, idem.Key) {
 	return newRig(t, nil), op.Key("t", "k")
 }
 
-// inLambda is the same process with a kill time, which is frozen between calls: nothing is written
-// in the background.
+// inLambda is the same process with a kill time, which is frozen between calls: nothing is written in the background.
 func (r *rig) inLambda() *rig {
 	frozen := *r
 	frozen.frozen = true
@@ -193,9 +192,8 @@ func (r *rig) state(t *testing.T, key idem.Key) idem.State {
 func (r *rig) prolong(t *testing.T, key idem.Key) {
 	t.Helper()
 	rec := r.record(t, key)
-	require.NoError(t, r.mem.Prolong(t.Context(), r.clock.Now(), protocol.Prolongation{
-		ID: rec.ID, Seen: rec.Write, Write: "longer", ExpiresAt: rec.ExpiresAt.Add(time.Hour),
-	}))
+	require.NoError(t, r.mem.Prolong(t.Context(), r.clock.Now(), protocol.Prolongation{ID: rec.ID, Seen: rec.Write,
+		Write: "longer", ExpiresAt: rec.ExpiresAt.Add(time.Hour)}))
 }
 
 // resolve resolves as a person would, with a reconciler of its own.
@@ -229,8 +227,7 @@ func (ev *events) observer(_ context.Context, n notice.Notice) {
 	ev.notices = append(ev.notices, n)
 }
 
-// take returns the names since the last time, but for Executed: the tests that take them
-// are about what is recorded.
+// take returns the names since the last time, but for Executed: the tests that take them are about what is recorded.
 func (ev *events) take() []string {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()

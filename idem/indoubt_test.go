@@ -36,8 +36,7 @@ func TestCommitInDoubt(t *testing.T) {
 		{name: "request lost, fence and read", fence: lost, get: lost, maybe: true},
 		{name: "reply lost, fence and read", commit: reply, fence: lost, get: lost, maybe: true},
 		{name: "request lost, fence unreadable", fence: idemtest.Unreadable, maybe: true},
-		{name: "request lost, fence's conflict without a record", fence: idemtest.BareConflict, maybe: true,
-			again: true},
+		{name: "request lost, fence's conflict without a record", fence: idemtest.BareConflict, maybe: true, again: true},
 	} {
 		for _, op := range append(both, atomically) {
 			for _, expired := range []bool{false, true} {
@@ -196,8 +195,7 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 	}
 }
 
-// A network that does not support something is not a store that does not: the
-// commit may have landed.
+// A network that does not support something is not a store that does not: the commit may have landed.
 func TestUnsupportedIsTheStoresWordAlone(t *testing.T) {
 	for _, op := range []idem.Operation{safe, unsafe, atomically} {
 		r, key := rigOn(t, op)
@@ -212,8 +210,7 @@ func TestUnsupportedIsTheStoresWordAlone(t *testing.T) {
 	}
 }
 
-// A caller whose handler ran never gets that nothing was executed, also where
-// the conflicting record cannot be read.
+// A caller whose handler ran never gets that nothing was executed, also where the conflicting record cannot be read.
 func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 	r, key := rigOn(t, atomically)
 	finished(t, r, key)

@@ -117,8 +117,7 @@ func TestSlowRenewalCountsFromItsSending(t *testing.T) {
 	})
 }
 
-// A renewal on its way when the handler ends is called off, and changes nothing
-// if it comes late.
+// A renewal on its way when the handler ends is called off, and changes nothing if it comes late.
 func TestHandlerEndsDuringARenewal(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		var late *idemtest.Call
@@ -230,9 +229,8 @@ func TestGuardBeforeTheKillTime(t *testing.T) {
 	}
 }
 
-// A handler that ignores its context past the guard: if it is not repeatable the
-// question is opened while the process can still write, and its own late outcome
-// closes it; if it is repeatable, it is left to its lease.
+// A handler that ignores its context past the guard: if it is not repeatable the question is opened while the process
+// can still write, and its own late outcome closes it; if it is repeatable, it is left to its lease.
 func TestHandlerThatIgnoresItsContext(t *testing.T) {
 	for _, op := range both {
 		for _, end := range []struct {
@@ -277,8 +275,7 @@ func TestHandlerThatIgnoresItsContext(t *testing.T) {
 	}
 }
 
-// The park from the side may come after the outcome, or not at all: the outcome
-// stands.
+// The park from the side may come after the outcome, or not at all: the outcome stands.
 func TestParkFromTheSideComesLate(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		var net held
@@ -296,8 +293,7 @@ func TestParkFromTheSideComesLate(t *testing.T) {
 	})
 }
 
-// A store in a black hole after the handler: the result is there within the time
-// that is left, before the kill.
+// A store in a black hole after the handler: the result is there within the time that is left, before the kill.
 func TestFinishKeepsWithinTheKillTime(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Next(idemtest.Finish, idemtest.BlackHole)
@@ -359,8 +355,7 @@ func TestZombieChangesNothing(t *testing.T) {
 	}
 }
 
-// parkedByAnother runs a handler whose claim another process parks, because their clocks
-// are apart.
+// parkedByAnother runs a handler whose claim another process parks, because their clocks are apart.
 func parkedByAnother(t *testing.T, r *rig, key idem.Key, handler func(ctx context.Context)) (int, error) {
 	return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		r.clock.Advance(time.Minute)
@@ -370,8 +365,7 @@ func parkedByAnother(t *testing.T, r *rig, key idem.Key, handler func(ctx contex
 	})
 }
 
-// While a parked attempt still runs no other one does: its lease says so. It stops once
-// its record was resolved.
+// While a parked attempt still runs no other one does: its lease says so. It stops once its record was resolved.
 func TestAParkedAttemptRunsUntilItIsResolved(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		_, err := parkedByAnother(t, r, key, func(ctx context.Context) {
@@ -455,9 +449,8 @@ func TestAnOverrunThatWasTakenOver(t *testing.T) {
 	})
 }
 
-// An operation within an operation has the same kill time, not the shorter context's:
-// its lease is no shorter, and its handler loses no second guard. The first kill time that was said
-// counts: whose who knows the invocation's.
+// An operation within an operation has the same kill time, not the shorter context's: its lease is no shorter, and
+// its handler loses no second guard. The first kill time that was said counts: whose who knows the invocation's.
 func TestNestedDeadlinesDoNotDrift(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
 	for name, explicit := range map[string]bool{"Lambda's context": false, "a wrapper's": true} {

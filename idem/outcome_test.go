@@ -182,9 +182,8 @@ func TestOperationCheck(t *testing.T) {
 			"declare it idem.Repeatable, or use FailClosed"},
 		"atomic":                 {idem.Operation{Repeat: idem.Repeatable, Mode: idem.Atomic}, ""},
 		"atomic, not repeatable": {idem.Operation{Mode: idem.Atomic}, "declare it idem.Repeatable"},
-		"atomic, fail open": {idem.Operation{
-			Repeat: idem.Repeatable, Mode: idem.Atomic, OnStoreFailure: idem.FailOpen,
-		}, "no claim to do without"},
+		"atomic, fail open": {idem.Operation{Repeat: idem.Repeatable, Mode: idem.Atomic,
+			OnStoreFailure: idem.FailOpen}, "no claim to do without"},
 		"unknown mode": {idem.Operation{Mode: 2}, "use idem.Reserved or idem.Atomic"},
 		"unknown watch": {idem.Operation{Watch: 3},
 			"Watch is 3: use idem.WatchNotRepeatable, idem.WatchAlways or"},
@@ -201,9 +200,7 @@ func TestOperationCheck(t *testing.T) {
 			"never runs again after an uncertain attempt"},
 		"atomic, attempts": {idem.Operation{Repeat: idem.Repeatable, Mode: idem.Atomic, MaxAttempts: 3},
 			"counts no attempts"},
-		"classify": {idem.Operation{
-			Classify: func(context.Context, any, error) idem.Class { return idem.ClassDefault },
-		}, ""},
+		"classify": {idem.Operation{Classify: func(context.Context, any, error) idem.Class { return idem.ClassDefault }}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.op.Name == "" && name != "no name" {

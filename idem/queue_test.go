@@ -23,9 +23,8 @@ func inLambda(ctx context.Context) context.Context {
 	return idem.WithKillTime(ctx, time.Now().Add(10*time.Second))
 }
 
-// The write of every end that cannot be made, or whose reply or request is lost: it is returned,
-// keeps the claim, and is done once it is repeated. Nothing runs twice, and nothing is reported as
-// landed that did not.
+// The write of every end that cannot be made, or whose reply or request is lost: it is returned, keeps the claim, and
+// is done once it is repeated. Nothing runs twice, and nothing is reported as landed that did not.
 func TestEveryEndWithALostReply(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
@@ -156,9 +155,7 @@ func TestFullQueueKeepsOutcomesWithoutTheirResults(t *testing.T) {
 			r.faults.Always(idemtest.Refuse, idemtest.Finish)
 			call := func(i, size int) (string, error) {
 				return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)),
-					1, func(context.Context, int) (string, error) {
-						return strings.Repeat("x", size), nil
-					})
+					1, func(context.Context, int) (string, error) { return strings.Repeat("x", size), nil })
 			}
 			for i, size := range sizes {
 				v, err := call(i, size)
@@ -249,9 +246,8 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// A call that flushes takes what waits into its hands. If it fails, the
-// background writer must still be there, and Flush must not have said that all
-// is written.
+// A call that flushes takes what waits into its hands. If it fails, the background writer must still be there, and
+// Flush must not have said that all is written.
 func TestWhatACallFailedToFlushIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &idem.Options{ClaimBudget: time.Second})
@@ -280,8 +276,7 @@ func immediately(t *testing.T) context.Context {
 	return ctx
 }
 
-// One write that the store never takes must not keep the others from landing: it goes
-// behind them.
+// One write that the store never takes must not keep the others from landing: it goes behind them.
 func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		bad, good := unsafe.Key("t", "bad"), unsafe.Key("t", "good")
@@ -458,8 +453,7 @@ func TestALateWithdrawalMeetsANewerClaim(t *testing.T) {
 // witness is something that belongs to a call.
 type witness struct{ Data [64]byte }
 
-// What waits to be written keeps nothing of its call alive: no input, no context, no
-// handler, no step.
+// What waits to be written keeps nothing of its call alive: no input, no context, no handler, no step.
 func TestQueueKeepsNothingOfTheCall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op    idem.Operation

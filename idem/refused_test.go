@@ -253,9 +253,8 @@ func TestPanicOverARefusal(t *testing.T) {
 	}
 }
 
-// A response that is a refusal is the outcome, and is to the rest what an error is:
-// nothing commits with it, and the steps are undone. A handler that wants it
-// otherwise says so.
+// A response that is a refusal is the outcome, and is to the rest what an error is: nothing commits with it, and the
+// steps are undone. A handler that wants it otherwise says so.
 func TestRefusalDropsTheUnitAndUndoesTheSteps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		says   func(context.Context)

@@ -322,8 +322,7 @@ func TestTimeLeft(t *testing.T) {
 	}
 }
 
-// A finish that is answered without the conflicting record looks for
-// itself, once.
+// A finish that is answered without the conflicting record looks for itself, once.
 func TestFinishLooksAgain(t *testing.T) {
 	held := func(f idemtest.Fault) func(ctx context.Context, c *idemtest.Call) error {
 		return func(ctx context.Context, c *idemtest.Call) error { _ = c.Do(ctx); return f(ctx, c) }

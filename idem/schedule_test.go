@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Another call reads a lapsed lease, an extension lands, and the other call's takeover (or
-// its park) must fail.
+// Another call reads a lapsed lease, an extension lands, and the other call's takeover (or its park) must fail.
 func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 	for _, op := range both {
 		t.Run(op.Name, func(t *testing.T) {
@@ -24,9 +23,8 @@ func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 				r.clock.Advance(time.Hour)
 				extend := func(ctx context.Context, c *idemtest.Call) error {
 					rec := r.record(t, key)
-					require.NoError(t, r.mem.Extend(ctx, r.clock.Now(), protocol.Extension{
-						ID: rec.ID, Owner: rec.Owner, Write: "the extension", LeaseUntil: r.clock.Now().Add(time.Minute),
-					}))
+					require.NoError(t, r.mem.Extend(ctx, r.clock.Now(), protocol.Extension{ID: rec.ID, Owner: rec.Owner,
+						Write: "the extension", LeaseUntil: r.clock.Now().Add(time.Minute)}))
 					return c.Do(ctx)
 				}
 				other.faults.Next(idemtest.Acquire, idemtest.Pass, extend)
@@ -60,8 +58,7 @@ func TestScheduleOlderExtensionLandsLater(t *testing.T) {
 	})
 }
 
-// A declaration changes between two deployments: the stricter one holds, both
-// ways.
+// A declaration changes between two deployments: the stricter one holds, both ways.
 func TestScheduleDeclarationChanges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before      func(*testing.T, *rig, idem.Key)
@@ -163,9 +160,8 @@ func TestScheduleStoreAwayAtTheEndBeforeTheTimeout(t *testing.T) {
 	})
 }
 
-// A repeatable takeover lands without its reply, a stricter deployment parks what
-// lapsed, and only then comes the withdrawal: an attempt before it may have taken
-// effect, so the question stays open.
+// A repeatable takeover lands without its reply, a stricter deployment parks what lapsed, and only then comes the
+// withdrawal: an attempt before it may have taken effect, so the question stays open.
 func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		op := idem.Operation{Name: "changing", Repeat: idem.Repeatable}

@@ -53,8 +53,7 @@ func TestCancelledStep(t *testing.T) {
 	require.Equal(t, idem.Failed, r.state(t, key))
 }
 
-// Running out of time over a mark does not say for the handler that nothing was
-// executed.
+// Running out of time over a mark does not say for the handler that nothing was executed.
 func TestStepThatDidNotBeginIsNotTheHandlersWord(t *testing.T) {
 	r, key := rigOn(t, unsafe)
 	refused(t, r, key, context.Canceled, func(ctx context.Context, _ int) (string, error) {
@@ -211,8 +210,7 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 	})
 }
 
-// A step for which there might be no room does not run, and what came before it can
-// still be undone.
+// A step for which there might be no room does not run, and what came before it can still be undone.
 func TestStepsBeyondTheRoom(t *testing.T) {
 	long := strings.Repeat("n", 90) // fewer steps fill the room
 	for name, result := range map[string]string{"small": "", "large": strings.Repeat("x", 2000)} {
@@ -321,8 +319,7 @@ func TestErrorsOfStepsDoNotFillTheRecord(t *testing.T) {
 	require.LessOrEqual(t, taken, protocol.StepRoom)
 }
 
-// A takeover keeps the record's identity and steps, and shows the same outcome live
-// as on replay.
+// A takeover keeps the record's identity and steps, and shows the same outcome live as on replay.
 func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		op := safe
@@ -345,9 +342,8 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 	})
 }
 
-// The other system may not know the request yet. That it does not is proof only
-// once its longest delay is over; until then the step stays open and is asked about
-// again.
+// The other system may not know the request yet. That it does not is proof only once its longest delay is over; until
+// then the step stays open and is asked about again.
 func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const longest = 10 * time.Minute
@@ -407,8 +403,7 @@ func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
 	require.True(t, r.record(t, key).Steps["ship"].Begun)
 }
 
-// A function that runs after all has a begin mark of its own time, and so has each
-// try of one that had no effect.
+// A function that runs after all has a begin mark of its own time, and so has each try of one that had no effect.
 func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 	for name, tries := range map[string]int{"after it was asked about": 1, "tried again": 2} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
@@ -549,8 +544,7 @@ func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
 	})
 }
 
-// No handler runs into a panic of the engine's when its step panics: it goes on,
-// and the record says what is known.
+// No handler runs into a panic of the engine's when its step panics: it goes on, and the record says what is known.
 func TestPanicInAStep(t *testing.T) {
 	for semantics, want := range map[idem.StepSemantics]idem.State{idem.AtLeastOnce: idem.Released,
 		idem.AtMostOnce: idem.Unknown} {

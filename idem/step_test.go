@@ -377,8 +377,7 @@ func TestStepRetries(t *testing.T) {
 	}
 }
 
-// A recorded result that no longer fits stops the operation: guessing would be
-// worse.
+// A recorded result that no longer fits stops the operation: guessing would be worse.
 func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 	r, key := rigOn(t, safe)
 	killedWith(t, r, key, protocol.StepWrite{Name: "charge", Result: []byte(`"panic back"`)})

@@ -31,8 +31,7 @@ func inside(t *testing.T, lambda bool) context.Context {
 	return t.Context()
 }
 
-// A result that cannot be stored in time does not keep its outcome from being
-// recorded, before anything is queued.
+// A result that cannot be stored in time does not keep its outcome from being recorded, before anything is queued.
 func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 	for _, op := range both {
 		bubble(t, op.Name, func(t *testing.T) {
@@ -69,10 +68,8 @@ func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 // Whatever is lost on the way to the outcome and its result, both are recorded in the
 // end, nothing runs twice, and the observer hears of one outcome.
 func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
-	faults := map[string]idemtest.Fault{
-		"passes": idemtest.Pass, "no room": noRoom, "reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest,
-		"refused": idemtest.Refuse, "black hole": idemtest.BlackHole,
-	}
+	faults := map[string]idemtest.Fault{"passes": idemtest.Pass, "no room": noRoom, "reply lost": idemtest.LoseReply,
+		"request lost": idemtest.LoseRequest, "refused": idemtest.Refuse, "black hole": idemtest.BlackHole}
 	for fact, first := range faults {
 		for result, second := range faults {
 			for _, lambda := range []bool{true, false} {
@@ -185,8 +182,7 @@ func TestQueuedOutcomeWithoutItsTooLargeResult(t *testing.T) {
 	})
 }
 
-// A commit whose result has no time commits its writes without it, once, and gets it
-// later.
+// A commit whose result has no time commits its writes without it, once, and gets it later.
 func TestCommitBeforeItsResult(t *testing.T) {
 	for name, op := range map[string]idem.Operation{
 		"reserved": safe, "not repeatable": unsafe, "atomic": {Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic},
@@ -280,8 +276,7 @@ func TestRetentionOfACommitCountsFromItsLastTry(t *testing.T) {
 	})
 }
 
-// A retention that is shorter than what a write may take does not run out before the
-// outcome has landed.
+// A retention that is shorter than what a write may take does not run out before the outcome has landed.
 func TestNoOutcomeIsBornExpired(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		for n, size := range []int{1, 4 << 20} {

@@ -193,9 +193,8 @@ func probe(bank *idemtest.Provider) func(context.Context, reconcile.Question) (r
 }
 
 // probed has a card charged, and a sweep ask what became of it.
-func probed(
-	ask func(*idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer, error),
-) func(*idemtest.World) {
+func probed(ask func(*idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer,
+	error)) func(*idemtest.World) {
 	return func(w *idemtest.World) {
 		w.Sweep(reconcile.Operation{Operation: once, Probe: ask(w.Provider("bank"))})
 		story(once, withToken)(w)
@@ -207,9 +206,7 @@ func accepted(stream bool, work handler, fails func(error) error) func(*idemtest
 	return func(w *idemtest.World) {
 		s := shop{w}
 		worker := func(ctx context.Context, e *idem.Engine, id string) error {
-			_, err := later.Work(ctx, e, repeat, id, func(ctx context.Context, _ string) (string, error) {
-				return work(ctx, s)
-			})
+			_, err := later.Work(ctx, e, repeat, id, func(ctx context.Context, _ string) (string, error) { return work(ctx, s) })
 			return fails(err)
 		}
 		var enqueue later.EnqueueFunc
@@ -433,9 +430,7 @@ func TestExploreFindsNothing(t *testing.T) {
 		},
 		"SQS": func(w *idemtest.World) {
 			bank := w.Provider("bank")
-			ship := func(ctx context.Context, _ string) error {
-				return permanent(bank.Do(ctx, "charge", idem.Token(ctx)))
-			}
+			ship := func(ctx context.Context, _ string) error { return permanent(bank.Do(ctx, "charge", idem.Token(ctx))) }
 			event := events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m-1", Body: `"order-1"`,
 				EventSource: "aws:sqs", EventSourceARN: "arn:aws:sqs:eu-central-1:1:orders"}}}
 			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {

@@ -231,9 +231,8 @@ func TestRefusals(t *testing.T) {
 				return do(t, s.client, "PING").Error() != nil
 			}, time.Minute, 10*time.Millisecond)
 		}, end: func() { did(t, s.client, "SCRIPT", "KILL") }},
-		{word: "NOPERM", works: true,
-			begin: func() { did(t, admin, "ACL", "SETUSER", "default", "-evalsha") },
-			end:   func() { did(t, admin, "ACL", "SETUSER", "default", "+@all") }},
+		{word: "NOPERM", works: true, begin: func() { did(t, admin, "ACL", "SETUSER", "default", "-evalsha") },
+			end: func() { did(t, admin, "ACL", "SETUSER", "default", "+@all") }},
 		// The script may have made a part of its change before.
 		{word: "can't run this command", ambiguous: true, works: true,
 			begin: func() { did(t, admin, "ACL", "SETUSER", "default", "-hset") },
@@ -311,11 +310,9 @@ func TestConnectionsThatAreNotMade(t *testing.T) {
 	require.False(t, failed.Ambiguous, "%v", err)
 	did(t, admin, "CONFIG", "SET", "maxclients", "100")
 
-	for _, fn := range []error{
-		errors.New("there is no token"),
-		fmt.Errorf("there is no token: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}),
-		fmt.Errorf("there is no token: %w", context.DeadlineExceeded),
-	} {
+	for _, fn := range []error{errors.New("there is no token"), fmt.Errorf("there is no token: %w",
+		&net.OpError{Op: "dial", Err: errors.New("refused")}), fmt.Errorf("there is no token: %w",
+		context.DeadlineExceeded)} {
 		fault.Store(&fn)
 		require.False(t, fails("there is no token").Down, "%v", fn)
 	}
