@@ -126,10 +126,7 @@ func TestHandlerEndsDuringARenewal(t *testing.T) {
 			return idemtest.BlackHole(ctx, c)
 		})
 		start := time.Now()
-		must(t, r, key, func(context.Context, int) (int, error) {
-			time.Sleep(11 * time.Second)
-			return 1, nil
-		})
+		must(t, r, key, lasts(11*time.Second))
 		require.Equal(t, 11*time.Second, time.Since(start))
 		synctest.Wait()
 		done := r.record(t, key)
@@ -280,10 +277,7 @@ func TestParkFromTheSideComesLate(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		var net held
 		r.faults.Next(idemtest.Finish, net.hold(false))
-		must(t, r.inLambda(), key, func(context.Context, int) (int, error) {
-			time.Sleep(9700 * time.Millisecond)
-			return 1, nil
-		})
+		must(t, r.inLambda(), key, lasts(9700*time.Millisecond))
 		synctest.Wait()
 		require.Len(t, net.calls, 1)
 		done := r.record(t, key)
@@ -298,10 +292,7 @@ func TestFinishKeepsWithinTheKillTime(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Next(idemtest.Finish, idemtest.BlackHole)
 		start := time.Now()
-		res := mustRun(t, r.inLambda(), key, func(context.Context, int) (int, error) {
-			time.Sleep(9200 * time.Millisecond)
-			return 1, nil
-		})
+		res := mustRun(t, r.inLambda(), key, lasts(9200*time.Millisecond))
 		require.True(t, res.Outcome.Queued)
 		require.Less(t, time.Since(start), 10*time.Second)
 	})
@@ -415,19 +406,26 @@ func TestAnOverrunThatIsParkedIsRenewed(t *testing.T) {
 		{"its reply lost", unsafe, idemtest.LoseReply, idem.Unknown},
 		{"not parked", unsafe, idemtest.Refuse, idem.InProgress},
 		{"after a step", safe, idemtest.Pass, idem.InProgress},
+		{"in a step", safe, idemtest.Pass, idem.Unknown},
 	} {
 		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Next(idemtest.Finish, tc.fault)
 			must(t, r.in(shortened(t, true)), key, func(ctx context.Context, _ int) (int, error) {
-				if tc.op.Repeat == idem.Repeatable {
+				overrun := func(context.Context) (int, error) {
+					time.Sleep(9 * time.Second)
+					refused(t, r.elsewhere(t), key, nil, new(counter).run)
+					require.Equal(t, tc.state, r.state(t, key))
+					require.True(t, r.record(t, key).LeaseUntil.After(r.clock.Now()))
+					return 1, nil
+				}
+				switch tc.name {
+				case "in a step":
+					return idem.Step(ctx, "charge", overrun, onceOnly)
+				case "after a step":
 					_, err := idem.Step(ctx, "charge", one, onceOnly)
 					require.NoError(t, err)
 				}
-				time.Sleep(9 * time.Second)
-				refused(t, r.elsewhere(t), key, nil, new(counter).run)
-				require.Equal(t, tc.state, r.state(t, key))
-				require.True(t, r.record(t, key).LeaseUntil.After(r.clock.Now()))
-				return 1, nil
+				return overrun(ctx)
 			})
 			require.Equal(t, 1, r.count(idemtest.Extend))
 			require.Equal(t, idem.Completed, r.state(t, key))

@@ -453,7 +453,7 @@ func TestALateWithdrawalMeetsANewerClaim(t *testing.T) {
 // witness is something that belongs to a call.
 type witness struct{ Data [64]byte }
 
-// What waits to be written keeps nothing of its call alive: no input, no context, no handler, no step.
+// What waits to be written keeps nothing of its call alive: no input, no context, no handler, no step, no unit of work.
 func TestQueueKeepsNothingOfTheCall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op    idem.Operation
@@ -487,16 +487,26 @@ func queueOne(t *testing.T, r *rig, op idem.Operation, fail error) map[string]we
 	input, value, captured, undo := new(witness), new(witness), new(witness), new(witness)
 	type valueKey struct{}
 	ctx := context.WithValue(inLambda(context.Background()), valueKey{}, value)
+	kept := map[string]weak.Pointer[witness]{"the input": weak.Make(input), "a value of the context": weak.Make(value),
+		"what the handler captured": weak.Make(captured), "what a step captured": weak.Make(undo)}
 	_, _ = idem.Do(ctx, r.engine, op.Key("t", "k"), input, func(ctx context.Context, in *witness) (int, error) {
 		captured.Data[0]++
+		if fail != nil { // which does not commit the unit
+			_, err := idem.UnitOf(ctx, func() idem.Unit {
+				unit := &struct {
+					effect
+					witness
+				}{effect: effect{n: 1}}
+				kept["its unit"] = weak.Make(&unit.witness)
+				return unit
+			})
+			require.NoError(t, err)
+		}
 		if _, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return int(in.Data[0]), nil },
 			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undo.Data[0]++; return nil }}); err != nil {
 			return 0, err
 		}
 		return 1, fail
 	})
-	return map[string]weak.Pointer[witness]{
-		"the input": weak.Make(input), "a value of the context": weak.Make(value),
-		"what the handler captured": weak.Make(captured), "what a step captured": weak.Make(undo),
-	}
+	return kept
 }

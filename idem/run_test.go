@@ -152,6 +152,15 @@ func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 		"typed nil error": {fails((*nilError)(nil)), nil, answered{value: 0, err: (*nilError)(nil)}, "nilError"},
 		"hook": {new(counter).run, func(context.Context, any, error) idem.Class { panic("hook") },
 			answered{thrown: "hook"}, "panic"},
+		"hook over a refusal": {func(ctx context.Context, n int) (int, error) {
+			_, err := pay(effect{n: 1, refuse: errPlain}, nil)(ctx, n)
+			return n, err
+		}, func(_ context.Context, _ any, err error) idem.Class {
+			if err != nil {
+				panic("boom")
+			}
+			return idem.ClassDefault
+		}, answered{thrown: "boom"}, "panic"},
 	} {
 		for _, op := range append(both, atomically) {
 			op.Classify = tc.hook

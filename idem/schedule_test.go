@@ -150,10 +150,7 @@ func TestScheduleStoreAwayAtTheEndBeforeTheTimeout(t *testing.T) {
 		r := newRig(t, &idem.Options{Lease: time.Second, Margin: time.Millisecond})
 		key := safe.Key("t", "k")
 		r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-		require.Equal(t, 1, must(t, r.inLambda(), key, func(context.Context, int) (int, error) {
-			time.Sleep(2 * time.Second)
-			return 1, nil
-		}))
+		require.Equal(t, 1, must(t, r.inLambda(), key, lasts(2*time.Second)))
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, 1, must(t, r, key, new(counter).run))

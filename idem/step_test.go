@@ -316,6 +316,9 @@ func TestInterruptedStepIsClosed(t *testing.T) {
 		asked(safe, declined, "card declined", "ask ship", idem.Failed),
 		asked(safe, errPlain, "plain", "ask ship", idem.Unknown),
 		asked(unsafe, nil, idem.ErrOutcomeUnknown, "", idem.Unknown),
+		scenario{"not repeatable since a deployment", strictly, func(t *testing.T, r *rig, _ idem.Key) {
+			killedWith(t, r, safe.Key("t", "k"), shipping)
+		}, []tried{{acts: []act{{name: "ship", once: true, ask: works}}, want: idem.ErrOutcomeUnknown, state: idem.Unknown}}},
 		undone("undone, took effect", nil, "card declined", "ask charge, undo charge, undo reserve", idem.Failed),
 		undone("undone, had no effect", excluded, nil, "ask charge, undo reserve", idem.Completed),
 		undone("undone, cannot be known", errPlain, open, "ask charge", idem.Unknown),
