@@ -351,6 +351,7 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 }
 
 func TestStepRetries(t *testing.T) {
+	const day = 24 * time.Hour
 	many := []error{errPlain, errPlain, errPlain, errPlain, errPlain}
 	permanent, excluded := idem.Permanent(errPlain), idem.NotExecuted(errPlain)
 	for name, tc := range map[string]struct {
@@ -366,8 +367,7 @@ func TestStepRetries(t *testing.T) {
 		"not a permanent error":           {false, idem.Retry{MaxTries: 3}, []error{permanent}, 1, false},
 		"at most once: not a plain error": {true, idem.Retry{MaxTries: 3}, many[:1], 1, false},
 		"at most once: no effect":         {true, idem.Retry{MaxTries: 3}, []error{excluded, excluded}, 3, true},
-		"not past the deadline": {false, idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}, many, 1,
-			false},
+		"not past the deadline":           {false, idem.Retry{MaxTries: 99, InitialDelay: day, MaxDelay: day}, many, 1, false},
 		"with delays that grow to a bound": {false, idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100},
 			many[:4], 5, true},
 	} {
