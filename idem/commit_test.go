@@ -63,73 +63,54 @@ func pay(e effect, err error) func(context.Context, int) (string, error) {
 	}
 }
 
-// A unit that does not commit is dropped before the outcome is written: the write may need what it holds, such as the
-// last connection.
-func TestAUnitIsDroppedBeforeAWriteWithoutIt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		op     idem.Operation
-		err    error
-		panics bool
-		before bool
-	}{
-		"result":            {safe, nil, false, false},
-		"error":             {safe, errPlain, false, true},
-		"permanent":         {safe, idem.Permanent(errPlain), false, true},
-		"panic":             {safe, nil, true, true},
-		"atomic":            {atomically, nil, false, false},
-		"permanent, atomic": {atomically, idem.Permanent(errPlain), false, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			e := &effect{n: 1}
-			writes := 0
-			r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-				writes++
-				require.Equal(t, tc.before, e.dropped)
-				return c.Do(ctx)
-			}, idemtest.Finish)
-			func() {
-				defer func() { require.Equal(t, tc.panics, recover() != nil) }()
-				_, err := idem.Do(t.Context(), r.engine, tc.op.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
-					_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
-					require.NoError(t, err)
-					if tc.panics {
-						panic("over")
-					}
-					return "paid", tc.err
-				})
-				require.Equal(t, tc.err == nil, err == nil)
-			}()
-			require.Equal(t, 1, writes)
-			require.True(t, e.sealed && e.dropped)
-			require.Equal(t, !tc.before, r.committed() == 1)
-		})
-	}
-}
-
+// A unit commits with a result alone. One that does not is sealed and dropped before the outcome is written: the write
+// may need what it holds, such as the last connection.
 func TestUnitCommitsWithAResultAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
-		e     effect
-		err   error
-		total int
+		n       int // zero for an empty unit
+		end     error
+		panics  bool
+		commits bool
+		unsaid  bool // in atomic mode nothing is written
 	}{
-		"result":       {effect{n: 1}, nil, 1},
-		"empty":        {effect{}, nil, 0},
-		"error":        {effect{n: 1}, errPlain, 0},
-		"permanent":    {effect{n: 1}, idem.Permanent(errPlain), 0},
-		"not executed": {effect{n: 1}, idem.NotExecuted(errPlain), 0},
+		"result":       {n: 1, commits: true},
+		"empty":        {},
+		"error":        {n: 1, end: errPlain, unsaid: true},
+		"permanent":    {n: 1, end: idem.Permanent(errPlain)},
+		"not executed": {n: 1, end: idem.NotExecuted(errPlain), unsaid: true},
+		"panic":        {n: 1, panics: true, unsaid: true},
 	} {
 		for _, op := range []idem.Operation{safe, atomically} {
-			t.Run(fmt.Sprintf("%s/mode %d", name, op.Mode), func(t *testing.T) {
-				r, calls := newRig(t, nil), m("Acquire", "Finish")
+			testOn(t, fmt.Sprintf("%s/mode %d", name, op.Mode), op, func(t *testing.T, r *rig, key idem.Key) {
+				e, calls := &effect{n: tc.n}, m("Acquire", "Finish")
 				if op.Mode == idem.Atomic {
-					if calls[0] = "Get"; name == "error" || name == "not executed" {
-						calls = calls[:1] // nothing is written
+					if calls[0] = "Get"; tc.unsaid {
+						calls = calls[:1]
 					}
 				}
-				_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(tc.e, tc.err))
-				require.Equal(t, idem.Unmark(tc.err), err)
-				require.Equal(t, tc.total, r.committed())
+				r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+					require.Equal(t, !tc.commits, e.dropped)
+					return c.Do(ctx)
+				}, idemtest.Finish)
+				got := seen(func() (any, error) {
+					return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+						unit := func() idem.Unit { return e }
+						for range 2 { // it is made once
+							u, err := idem.UnitOf(ctx, unit)
+							require.NoError(t, err)
+							require.Same(t, e, u)
+							unit = func() idem.Unit { panic("made twice") }
+						}
+						if tc.panics {
+							panic("over")
+						}
+						return "paid", tc.end
+					})
+				})
+				require.Equal(t, idem.Unmark(tc.end), got.err)
+				require.Equal(t, tc.panics, got.thrown != nil)
+				require.True(t, e.sealed && e.dropped)
+				require.Equal(t, tc.commits, r.committed() == 1)
 				require.Equal(t, calls, r.faults.Calls())
 			})
 		}
@@ -172,7 +153,7 @@ func TestCommitAfterTheClaimIsLost(t *testing.T) {
 	r, key := rigOn(t, safe)
 	res := mustRun(t, r.inLambda(), key, func(ctx context.Context, n int) (string, error) {
 		r.clock.Advance(time.Hour)
-		must(t, r.elsewhere(t), key, func(context.Context, int) (string, error) { return "theirs", nil })
+		must(t, r.elsewhere(t), key, returns("theirs"))
 		return pay(effect{n: 1}, nil)(ctx, n)
 	})
 	require.Equal(t, "theirs", res.Value)

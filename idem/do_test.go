@@ -133,7 +133,7 @@ func TestUnencodableResultIsCompletedWithoutIt(t *testing.T) {
 func TestADecoderThatPanicsReadsNoOutcome(t *testing.T) {
 	for _, op := range both {
 		r := newRig(t, nil)
-		must(t, r, op.Key("t", "k"), func(context.Context, int) (string, error) { return "panic back", nil })
+		must(t, r, op.Key("t", "k"), returns("panic back"))
 		got, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1,
 			func(context.Context, int) (awkward, error) { panic("must not run") })
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
@@ -147,7 +147,7 @@ func TestTooLargeResultIsCompletedWithoutIt(t *testing.T) {
 	for _, op := range append(both, atomically) {
 		r := rigOver(t, memstore.Options{MaxResult: 2048}.New(), new(idemtest.Clock), nil)
 		key, big := op.Key("t", "k"), strings.Repeat("x", 5000)
-		live := mustRun(t, r, key, func(context.Context, int) (string, error) { return big, nil })
+		live := mustRun(t, r, key, returns(big))
 		require.Equal(t, big, live.Value)
 		require.True(t, live.Outcome.Omitted)
 		require.Equal(t, idem.Completed, live.Outcome.RecordState)
@@ -305,7 +305,7 @@ func TestAReplayIsOfTheRecordThatWasRead(t *testing.T) {
 	old := r.record(t, key)
 	r.faults.Next(idemtest.Result, func(context.Context, *idemtest.Call) error {
 		r.clock.Advance(2 * idem.DefaultRetention)
-		must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 99, nil })
+		must(t, r.elsewhere(t), key, returns(99))
 		return protocol.ErrRecordUnreadable
 	})
 	out, err := r.engine.Replay(t.Context(), old)

@@ -178,7 +178,7 @@ func TestHeartbeatFindsTheClaimTaken(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		v := must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			r.clock.Advance(time.Hour)
-			must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 77, nil })
+			must(t, r.elsewhere(t), key, returns(77))
 			<-ctx.Done()
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 			return 1, nil
@@ -384,8 +384,7 @@ func TestAParkedAttemptThatCannotRenewItsLeaseStops(t *testing.T) {
 				time.Sleep(idem.DefaultLease)
 				require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 				require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Released}))
-				v := must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil })
-				require.Equal(t, 2, v)
+				must(t, r.elsewhere(t), key, returns(2))
 			})
 			require.NoError(t, err)
 			require.Equal(t, 2, got, "the recorded outcome, not its own")
@@ -440,7 +439,7 @@ func TestAnOverrunThatWasTakenOver(t *testing.T) {
 		r.faults.Always(idemtest.Refuse, idemtest.Extend) // for longer than the margin
 		must(t, r.in(shortened(t, true)), key, func(context.Context, int) (int, error) {
 			time.Sleep(6 * time.Second)
-			require.Equal(t, 2, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil }))
+			require.Equal(t, 2, must(t, r.elsewhere(t), key, returns(2)))
 			return 0, errors.New("late")
 		}) // the other one's outcome
 		require.Equal(t, 2, r.record(t, key).Attempt)

@@ -154,8 +154,7 @@ func TestFullQueueKeepsOutcomesWithoutTheirResults(t *testing.T) {
 			idem.BoundQueue(r.engine, 12<<10)
 			r.faults.Always(idemtest.Refuse, idemtest.Finish)
 			call := func(i, size int) (string, error) {
-				return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)),
-					1, func(context.Context, int) (string, error) { return strings.Repeat("x", size), nil })
+				return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, returns(strings.Repeat("x", size)))
 			}
 			for i, size := range sizes {
 				v, err := call(i, size)
@@ -184,12 +183,12 @@ func TestResultThatWasGivenUpMayHaveLanded(t *testing.T) {
 		idem.BoundQueue(r.engine, 4<<10)
 		r.faults.Always(idemtest.LoseReply, idemtest.Finish)
 		long := strings.Repeat("x", 20<<10)
-		must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return long, nil })
+		must(t, r.inLambda(), key, returns(long))
 		r.events.take()
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, []string{"outcome_landed"}, r.events.take())
-		v := must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return "again", nil })
+		v := must(t, r.inLambda(), key, returns("again"))
 		require.Equal(t, long, v)
 	})
 }
@@ -300,43 +299,38 @@ func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// A call that has a claim of its own to write leaves a large result for after its end.
-func TestLargeResultWaitsForTheEndOfTheNextCall(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-		key := unsafe.Key("t", "large")
-		large := strings.Repeat("x", 1<<20)
-		r.faults.Next(idemtest.Finish, noRoom, idemtest.Refuse)
-		must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return large, nil })
-		must(t, r.inLambda(), unsafe.Key("t", "next"), func(context.Context, int) (int, error) {
-			require.True(t, r.record(t, key).Omitted, "what counts is written before the claim")
-			return 1, nil
+// A call that has a claim of its own to write leaves a large result for after its end, and so it does with a large
+// outcome, which needs more time than there is before a claim. The calls after that cost nothing.
+func TestWhatIsLargeLandsAfterTheNextCall(t *testing.T) {
+	for name, tc := range map[string]struct {
+		faults []idemtest.Fault
+		takes  time.Duration
+	}{
+		"a result":   {[]idemtest.Fault{noRoom, idemtest.Refuse}, 0},
+		"an outcome": {[]idemtest.Fault{idemtest.Refuse}, 600 * time.Millisecond},
+	} {
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+			r.faults.Next(idemtest.Finish, tc.faults...)
+			must(t, r.inLambda(), key, returns(strings.Repeat("x", 1<<20)))
+			r.faults.Always(slow(tc.takes, idemtest.Pass), idemtest.Finish)
+			must(t, r.inLambda(), unsafe.Key("t", "next"), func(context.Context, int) (int, error) {
+				require.Equal(t, name == "a result", r.record(t, key).Omitted, "what counts is written before the claim")
+				return 1, nil
+			})
+			require.Equal(t, idem.Completed, r.state(t, key))
+			require.False(t, r.record(t, key).Omitted)
+			r.faults.Reset()
+			must(t, r.inLambda(), unsafe.Key("t", "after"), new(counter).run)
+			require.Equal(t, m(idemtest.Acquire, idemtest.Finish), r.faults.Calls())
 		})
-		require.False(t, r.record(t, key).Omitted)
-	})
-}
-
-// A large outcome needs more time than there is before a claim: it lands after the
-// end of the next call, and costs the calls after that nothing.
-func TestLargeQueuedOutcomeLandsAfterTheNextCall(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-		key := unsafe.Key("t", "large")
-		large := strings.Repeat("x", 1<<20)
-		r.faults.Next(idemtest.Finish, idemtest.Refuse)
-		must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return large, nil })
-		r.faults.Always(slow(600*time.Millisecond, idemtest.Pass), idemtest.Finish)
-		must(t, r.inLambda(), unsafe.Key("t", "next"), new(counter).run)
-		require.Equal(t, idem.Completed, r.state(t, key))
-		r.faults.Reset()
-		must(t, r.inLambda(), unsafe.Key("t", "after"), new(counter).run)
-		require.Equal(t, m(idemtest.Acquire, idemtest.Finish), r.faults.Calls())
-	})
+	}
 }
 
 // Where the queue is full, results go and outcomes stay.
 func TestResultsMakeRoomForOutcomes(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		idem.BoundQueue(r.engine, 12<<10)
-		large := func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<10), nil }
+		large := returns(strings.Repeat("x", 8<<10))
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 
 		r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, noRoom)
@@ -387,7 +381,7 @@ func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
 		synctest.Wait()
 		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)
 		large := strings.Repeat("x", 8<<10)
-		res := mustRun(t, r.inLambda(), key("large"), func(context.Context, int) (string, error) { return large, nil })
+		res := mustRun(t, r.inLambda(), key("large"), returns(large))
 		require.True(t, res.Outcome.Queued)
 		r.events.take()
 
@@ -422,7 +416,7 @@ func TestWithdrawalsDropNoResults(t *testing.T) {
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)
 		large := strings.Repeat("x", 8<<10)
-		mustRun(t, r.inLambda(), key("large"), func(context.Context, int) (string, error) { return large, nil })
+		mustRun(t, r.inLambda(), key("large"), returns(large))
 		r.faults.Always(idemtest.LoseReply, idemtest.Acquire)
 		for n := range 4 {
 			refused(t, r.inLambda(), key(fmt.Sprint(n)), idem.ErrStoreUnavailable, text)

@@ -130,10 +130,10 @@ func TestScheduleFrozenWhileTheOutcomeIsRecorded(t *testing.T) {
 			inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 				r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
 					time.Sleep(time.Hour)
-					require.Equal(t, 2, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil }))
+					require.Equal(t, 2, must(t, r.elsewhere(t), key, returns(2)))
 					return fault(ctx, c)
 				}, idemtest.Finish)
-				err := refused(t, r, key, idem.ErrLeaseLost, func(context.Context, int) (int, error) { return 1, nil })
+				err := refused(t, r, key, idem.ErrLeaseLost, returns(1))
 				require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "the handler has run")
 				r.faults.Heal()
 				require.NoError(t, r.engine.Flush(t.Context()))
@@ -187,7 +187,7 @@ func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
 	key, other := unsafe.Key("t", "k"), r.elsewhere(t)
 	leftExpired(t, r, key)
 	other.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
-		require.Equal(t, 77, must(t, r, key, func(context.Context, int) (int, error) { return 77, nil }))
+		require.Equal(t, 77, must(t, r, key, returns(77)))
 		return c.Do(ctx)
 	})
 	require.Equal(t, 77, must(t, other, key, fails(errPlain)))

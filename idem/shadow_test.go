@@ -217,8 +217,7 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 				if nests {
 					nests = false
 					defer func() { nests = true }()
-					_, _ = idem.Do(context.WithoutCancel(t.Context()), r.engine, key, input,
-						func(context.Context, int) (int, error) { return 2, nil })
+					_, _ = idem.Do(context.WithoutCancel(t.Context()), r.engine, key, input, returns(2))
 				}
 				if panics {
 					panic("as told")

@@ -134,7 +134,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 	again := func(t *testing.T, r *rig, key idem.Key) {
 		r.clock.Advance(48 * time.Hour)
-		must(t, r.elsewhere(t), key, func(context.Context, int) (string, error) { return "another", nil })
+		must(t, r.elsewhere(t), key, returns("another"))
 	}
 	for name, between := range map[string]func(*testing.T, *rig, idem.Key){
 		"expired and claimed": again,
@@ -231,10 +231,10 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 		handler func(context.Context, int) (int, error)
 		landed  bool // by the first try
 	}{
-		"request lost":  {idemtest.LoseRequest, func(context.Context, int) (int, error) { return 1, nil }, false},
-		"reply lost":    {idemtest.LoseReply, func(context.Context, int) (int, error) { return 1, nil }, true},
+		"request lost":  {idemtest.LoseRequest, returns(1), false},
+		"reply lost":    {idemtest.LoseReply, returns(1), true},
 		"a failure":     {idemtest.Refuse, fails(idem.Permanent(errPlain)), false},
-		"a result owed": {noRoom, func(context.Context, int) (int, error) { return 1, nil }, false},
+		"a result owed": {noRoom, returns(1), false},
 		"not executed":  {idemtest.Refuse, fails(idem.NotExecuted(errPlain)), false},
 	} {
 		testOn(t, name, short, func(t *testing.T, r *rig, key idem.Key) {
@@ -283,7 +283,7 @@ func TestNoOutcomeIsBornExpired(t *testing.T) {
 			key := idem.Operation{Name: "short", Retention: time.Second}.Key("t", strings.Repeat("k", n+1))
 			budget := 2*time.Second + time.Duration(size>>20)*time.Second
 			r.faults.Next(idemtest.Finish, slow(budget-time.Millisecond, idemtest.Pass))
-			must(t, r, key, func(context.Context, int) (string, error) { return strings.Repeat("x", size), nil })
+			must(t, r, key, returns(strings.Repeat("x", size)))
 			require.False(t, r.record(t, key).Expired(time.Now()))
 		}
 	})
