@@ -285,17 +285,3 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 		}
 	}
 }
-
-// What could not be written before must not eat the time of the next call's own claim.
-func TestQueuedOutcomesLeaveTimeForTheClaim(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-		r.faults.Always(idemtest.BlackHole, idemtest.Finish)
-		must(t, r.inLambda(), unsafe.Key("t", "1"), new(counter).run)
-		start := time.Now()
-		must(t, r, unsafe.Key("t", "2"), func(context.Context, int) (int, error) {
-			require.Less(t, time.Since(start), time.Second)
-			r.faults.Heal()
-			return 1, nil
-		})
-	})
-}

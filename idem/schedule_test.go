@@ -156,39 +156,3 @@ func TestScheduleStoreAwayAtTheEndBeforeTheTimeout(t *testing.T) {
 		require.Equal(t, 1, must(t, r, key, new(counter).run))
 	})
 }
-
-// A repeatable takeover lands without its reply, a stricter deployment parks what lapsed, and only then comes the
-// withdrawal: an attempt before it may have taken effect, so the question stays open.
-func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-		op := idem.Operation{Name: "changing", Repeat: idem.Repeatable}
-		key := op.Key("t", "k")
-		killed(t, r, key)
-		r.clock.Advance(time.Hour)
-		r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
-		r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
-		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, r.c.run)
-		require.Equal(t, 2, r.record(t, key).Attempt, "the takeover has landed")
-
-		r.clock.Advance(time.Hour)
-		strict := idem.Operation{Name: "changing"}
-		refused(t, r.elsewhere(t), strict.Key("t", "k"), idem.ErrOutcomeUnknown, r.c.run)
-		require.NoError(t, r.engine.Flush(t.Context()))
-		require.Equal(t, idem.Unknown, r.state(t, key), "the question stays open")
-
-		refused(t, r, key, idem.ErrOutcomeUnknown, r.c.run)
-		require.Zero(t, r.c.count())
-	})
-}
-
-// Two calls find the same expired record: one replaces it, the other follows.
-func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
-	r := newRig(t, nil)
-	key, other := unsafe.Key("t", "k"), r.elsewhere(t)
-	leftExpired(t, r, key)
-	other.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
-		require.Equal(t, 77, must(t, r, key, returns(77)))
-		return c.Do(ctx)
-	})
-	require.Equal(t, 77, must(t, other, key, fails(errPlain)))
-}

@@ -365,17 +365,3 @@ func TestFailingOpenIsReportedIfTheHandlerRuns(t *testing.T) {
 		require.NotContains(t, r.events.take(), "failed_open")
 	})
 }
-
-// What a valid record says is not taken away by a withdrawal.
-func TestAWithdrawalLeavesWhatIsValid(t *testing.T) {
-	for name, before := range map[string]func(*testing.T, *rig, idem.Key){"completed": finished, "released": released,
-		"a claim": killed} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			before(t, r, key)
-			old := r.record(t, key)
-			r.faults.Next(idemtest.Acquire, idemtest.LoseRequest)
-			refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
-			require.Equal(t, old, r.record(t, key))
-		})
-	}
-}
