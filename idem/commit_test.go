@@ -268,30 +268,6 @@ func TestHandlerThatDoesNotWaitForAbort(t *testing.T) {
 	})
 }
 
-// A goroutine that is left behind may speak up at any time.
-func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
-	r, key := rigOn(t, safe)
-	var wg sync.WaitGroup
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
-		_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
-			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
-		require.NoError(t, err)
-		wg.Go(func() {
-			<-ctx.Done()
-			var config *idem.ConfigError
-			for range 100 {
-				if err := idem.Abort(ctx, errPlain); !errors.As(err, &config) {
-					t.Errorf("late: %v", err)
-				}
-			}
-		})
-		return pay(effect{n: 1, refuse: idem.Permanent(errPlain)}, nil)(ctx, n)
-	})
-	wg.Wait()
-	require.Same(t, errPlain, err)
-	require.Equal(t, idem.Failed, r.state(t, key))
-}
-
 // Takeovers, and what takes them back, are of the life of the key that they have seen.
 
 // A withdrawal of a takeover that comes after that life makes no record: its steps would be skipped in the next life.

@@ -73,7 +73,11 @@ func TestAGoroutineThatOutlivesItsHandlerRacesWithNothing(t *testing.T) {
 		"reference": func(ctx context.Context) { _ = idem.SetReference(ctx, "pay_1") },
 		"info":      func(ctx context.Context) { _, _ = idem.InfoOf(ctx) },
 		"token":     func(ctx context.Context) { _ = idem.Token(ctx) },
-		"abort":     func(ctx context.Context) { _ = idem.Abort(ctx, errPlain) },
+		"abort": func(ctx context.Context) {
+			if err := idem.Abort(ctx, declinedError{}); !errors.As(err, new(*idem.ConfigError)) {
+				t.Errorf("late: %v", err)
+			}
+		},
 		"step": func(ctx context.Context) {
 			_, _ = idem.Step(ctx, "late", func(context.Context) (int, error) { return 1, nil }, nil)
 		},
