@@ -449,7 +449,8 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
 			testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 				r.faults.Always(fault, idemtest.RecordStep)
-				refused(t, r.in(inside(t, name == "in Lambda")), key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
+				process := r.in(inside(t, name == "in Lambda"))
+				refused(t, process, key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
 					_, err := idem.Step(ctx, "ship", r.e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 					require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)

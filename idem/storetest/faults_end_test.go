@@ -21,12 +21,14 @@ var endFaults = []fault{
 	{"end ignores the owner", []string{
 		"fencing/completion after a takeover", "fencing/park after a takeover",
 	}, before(ends, func(f *protocol.Finish, rec *protocol.Record) { rec.Owner = f.Owner })},
-	{"end ignores the state", []string{"fencing/completion after a resolution to failed",
-		"fencing/completion after a resolution to completed"}, before(ends, func(f *protocol.Finish, rec *protocol.Record) {
+	{"end ignores the state", []string{
+		"fencing/completion after a resolution to failed", "fencing/completion after a resolution to completed",
+	}, before(ends, func(f *protocol.Finish, rec *protocol.Record) {
 		rec.Owner, rec.State = f.Owner, protocol.InProgress
 	})},
-	{"an outcome without a claim replaces anything", []string{"commit/without a claim is refused by every record",
-		"commit/only one of two without a claim"}, blind(ends, func(f protocol.Finish, _ *protocol.Record, _ time.Time) bool {
+	{"an outcome without a claim replaces anything", []string{
+		"commit/without a claim is refused by every record", "commit/only one of two without a claim",
+	}, blind(ends, func(f protocol.Finish, _ *protocol.Record, _ time.Time) bool {
 		_, atomic := f.Attempt.(protocol.Atomic)
 		return atomic
 	})},
@@ -53,9 +55,10 @@ var endFaults = []fault{
 		how, atomic := f.Attempt.(protocol.Atomic)
 		return atomic && how.Claim.Seen == "" && rec.Write != f.Write && rec.Expired(now)
 	})},
-	{"an added result ignores which outcome it is for", []string{"added result/is refused where that outcome is not",
-		"added result/of a replaced outcome is refused", "added result/is refused by an outcome that has its result",
-		"added result/is added once"}, before(ends, func(f *protocol.Finish, rec *protocol.Record) {
+	{"an added result ignores which outcome it is for", []string{
+		"added result/is refused where that outcome is not", "added result/of a replaced outcome is refused",
+		"added result/is refused by an outcome that has its result", "added result/is added once",
+	}, before(ends, func(f *protocol.Finish, rec *protocol.Record) {
 		if how, added := f.Attempt.(protocol.WithoutResult); added && rec.State == protocol.Completed {
 			rec.Owner, rec.Write, rec.Omitted = f.Owner, how.Write, true
 		}
@@ -90,14 +93,16 @@ var endFaults = []fault{
 	})},
 	{"new owner is ignored", []string{"commit/an end under a new owner fences what the attempt has sent"},
 		before(ends, func(f *protocol.Finish, _ *protocol.Record) { f.NewOwner = "" })},
-	{"any own write counts as landed", []string{"fencing/completion after the own release",
-		"fencing/completion after the own failure"}, landed(ends, func(f protocol.Finish, rec *protocol.Record) bool {
+	{"any own write counts as landed", []string{
+		"fencing/completion after the own release", "fencing/completion after the own failure",
+	}, landed(ends, func(f protocol.Finish, rec *protocol.Record) bool {
 		return rec.Owner == f.Owner && rec.State != protocol.InProgress
 	})},
 	{"landed end is not recognised", []string{"lost reply/completion", "lost reply/release"},
 		refuses(ends, func(f protocol.Finish, rec *protocol.Record) bool { return rec.Write == f.Write })},
-	{"parked attempt reopens itself", []string{"late outcome/uncertain release after the own park",
-		"late outcome/uncertain release after another call's park"}, func(s *faulty) {
+	{"parked attempt reopens itself", []string{
+		"late outcome/uncertain release after the own park", "late outcome/uncertain release after another call's park",
+	}, func(s *faulty) {
 		uncertain := false
 		before(ends, func(f *protocol.Finish, _ *protocol.Record) {
 			uncertain, f.Ending.Uncertain = f.Ending.Uncertain, false
@@ -109,8 +114,9 @@ var endFaults = []fault{
 	}, refuses(ends, func(f protocol.Finish, rec *protocol.Record) bool {
 		return rec.State == protocol.Unknown && rec.Write != f.Write
 	})},
-	{"outcome keeps the steps", []string{"step/go with a completion and a failure",
-		"expiry/of a completed record that had steps"}, func(s *faulty) {
+	{"outcome keeps the steps", []string{
+		"step/go with a completion and a failure", "expiry/of a completed record that had steps",
+	}, func(s *faulty) {
 		after(ends, func(_ protocol.Finish, old, next *protocol.Record) { next.Steps = old.Steps })(s)
 		after(claims, func(c protocol.Claim, old, next *protocol.Record) {
 			if c.Replace {
@@ -146,8 +152,9 @@ var stepFaults = []fault{
 				next.Steps[w.Name] = step
 			}
 		})},
-	{"begin mark overwrites", []string{"step/begin mark on a recorded step", "step/begin mark on a begin mark",
-		"race/one of many begin marks wins"}, before(steps, func(w *protocol.StepWrite, rec *protocol.Record) {
+	{"begin mark overwrites", []string{
+		"step/begin mark on a recorded step", "step/begin mark on a begin mark", "race/one of many begin marks wins",
+	}, before(steps, func(w *protocol.StepWrite, rec *protocol.Record) {
 		if w.Begin && rec.Steps[w.Name].Write != w.Write {
 			delete(rec.Steps, w.Name)
 		}
@@ -228,8 +235,10 @@ var settleFaults = []fault{
 	{"resolution keeps the owner", []string{
 		"settle/resolution of a claim replaces the owner", "settle/resolution with a large result",
 	}, before(settlements, func(w *protocol.Settlement, _ *protocol.Record) { w.Owner = "" })},
-	{"settlement ignores Seen", []string{"settle/resolution of what it has not seen",
-		"delayed/another call's park after an extension", "race/one of many calls' parks wins"}, func(s *faulty) {
+	{"settlement ignores Seen", []string{
+		"settle/resolution of what it has not seen", "delayed/another call's park after an extension",
+		"race/one of many calls' parks wins",
+	}, func(s *faulty) {
 		before(settlements, func(w *protocol.Settlement, rec *protocol.Record) {
 			if rec.Write != w.Write {
 				w.Seen = rec.Write

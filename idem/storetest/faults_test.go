@@ -133,22 +133,25 @@ func blind[W any](
 
 // claimFaults are faults of claims, extensions and withdrawals.
 var claimFaults = []fault{
-	{"takeover ignores Seen", []string{"claim/takeover fails after an extension",
-		"race/one of many takeovers wins"}, before(claims, func(c *protocol.Claim, rec *protocol.Record) {
+	{"takeover ignores Seen", []string{
+		"claim/takeover fails after an extension", "race/one of many takeovers wins",
+	}, before(claims, func(c *protocol.Claim, rec *protocol.Record) {
 		if c.Seen != "" {
 			c.Seen = rec.Write
 		}
 	})},
 	{"claim overwrites what exists", []string{"claim/finds a record in_progress"},
 		blind(claims, func(c protocol.Claim, _ *protocol.Record, _ time.Time) bool { return c.Seen == "" })},
-	{"takeover forgets what was accepted", []string{"accept/is claimed, and its input goes with the outcome",
-		"accept/keeps its input until there is an outcome"}, after(claims, func(c protocol.Claim, _, next *protocol.Record) {
+	{"takeover forgets what was accepted", []string{
+		"accept/is claimed, and its input goes with the outcome", "accept/keeps its input until there is an outcome",
+	}, after(claims, func(c protocol.Claim, _, next *protocol.Record) {
 		if next.Ticket = ""; c.Seen != "" {
 			delete(next.Steps, protocol.AcceptedStep)
 		}
 	})},
-	{"check then act", []string{"race/one of many claims wins", "race/one of many takeovers wins",
-		"race/one of many resolutions wins"}, func(s *faulty) { s.gap = rendezvous() }},
+	{"check then act", []string{
+		"race/one of many claims wins", "race/one of many takeovers wins", "race/one of many resolutions wins",
+	}, func(s *faulty) { s.gap = rendezvous() }},
 	{"landed claim is not recognised", []string{"lost reply/claim", "lost reply/takeover"},
 		refuses(claims, func(c protocol.Claim, rec *protocol.Record) bool { return rec.Write == c.Record.Write })},
 	{"extension lowers the lease", []string{
