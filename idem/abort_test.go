@@ -194,8 +194,7 @@ func TestAStepThatIsAboutToRunIsRefusedByAnAbort(t *testing.T) {
 	}
 }
 
-// An Abort waits for another one, as long as its context does. A compensation that calls
-// Abort waits for itself.
+// An Abort waits for another one, as long as its context does. A compensation that calls Abort waits for itself.
 func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -206,8 +205,7 @@ func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
 				Compensate: func(undo context.Context, _ receiptOf) error {
 					require.ErrorAs(t, idem.Abort(undo, errPlain), new(*idem.ConfigError))
 					return idem.Abort(ctx, errPlain) // the handler's own context
-				},
-			})
+				}})
 			require.NoError(t, err)
 			return "", idem.Abort(ctx, declinedError{})
 		})
@@ -264,8 +262,7 @@ func TestNothingExecutedIsNoAnswerToAnAbortThatCouldNotUndo(t *testing.T) {
 	}
 }
 
-// A retry that an Abort refuses is no outcome of the step: where nothing was undone, the
-// next attempt goes forward.
+// A retry that an Abort refuses is no outcome of the step: where nothing was undone, the next attempt goes forward.
 func TestARetryThatIsRefusedIsNoOutcomeOfItsStep(t *testing.T) {
 	r, key := rigOn(t, safe)
 	deliver := func(aborts bool) error {
@@ -301,9 +298,8 @@ func TestARetryThatIsRefusedIsNoOutcomeOfItsStep(t *testing.T) {
 	require.Equal(t, 1, r.e.ran("charge"))
 }
 
-// Attempts whose steps run in parallel with each other and with calls of Abort, over a store that loses
-// requests and replies: once the operation has failed, all that took effect was undone, and
-// once it has succeeded nothing was.
+// Attempts whose steps run in parallel with each other and with calls of Abort, over a store that loses requests and
+// replies: once the operation has failed, all that took effect was undone, and once it has succeeded nothing was.
 func TestWhateverIsLostWhatTookEffectCountsOrIsUndone(t *testing.T) {
 	ends := map[idem.State]int{}
 	for seed := range uint64(1000) {

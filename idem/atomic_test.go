@@ -132,8 +132,7 @@ func TestAtomicFindsARecord(t *testing.T) {
 	}
 }
 
-// A commit that could not be fenced may land before the fence that waits in the queue:
-// then it stands.
+// A commit that could not be fenced may land before the fence that waits in the queue: then it stands.
 func TestAtomicLandsBeforeItsBar(t *testing.T) {
 	inBubble(t, atomically, func(t *testing.T, r *rig, key idem.Key) {
 		var held *idemtest.Call
@@ -153,9 +152,8 @@ func TestAtomicLandsBeforeItsBar(t *testing.T) {
 // Nothing runs without the read before the handler, and a record that cannot be read is never
 // replaced, whether the first read finds it or the commit.
 func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
-	for name, read := range map[string]idemtest.Fault{
-		"read": idemtest.Unreadable, "written after the read": readsNothing,
-	} {
+	for name, read := range map[string]idemtest.Fault{"read": idemtest.Unreadable,
+		"written after the read": readsNothing} {
 		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Next(idemtest.Get, read)
 			r.faults.Always(idemtest.Unreadable)

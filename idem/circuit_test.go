@@ -161,8 +161,7 @@ func TestCircuitOfAnIdleProcessIsNotBelieved(t *testing.T) {
 	})
 }
 
-// What has run is written while the circuit is open, and its answer closes the circuit. What fails
-// open runs at once.
+// What has run is written while the circuit is open, and its answer closes the circuit. What fails open runs at once.
 func TestTheCircuitIsAroundClaimsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rigOver(t, memstore.New(), nil, nil)
@@ -223,8 +222,7 @@ func TestShadowDoesNotAskAStoreThatIsDown(t *testing.T) {
 	})
 }
 
-// slow answers after the delay, as a throttled store does, unless the context
-// ends first.
+// slow answers after the delay, as a throttled store does, unless the context ends first.
 func slow(d time.Duration, then idemtest.Fault) idemtest.Fault {
 	return func(ctx context.Context, c *idemtest.Call) error {
 		select {
@@ -286,19 +284,4 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What could not be written before must not eat the time of the next call's own
-// claim.
-func TestQueuedOutcomesLeaveTimeForTheClaim(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-		r.faults.Always(idemtest.BlackHole, idemtest.Finish)
-		must(t, r.inLambda(), unsafe.Key("t", "1"), new(counter).run)
-		start := time.Now()
-		must(t, r, unsafe.Key("t", "2"), func(context.Context, int) (int, error) {
-			require.Less(t, time.Since(start), time.Second)
-			r.faults.Heal()
-			return 1, nil
-		})
-	})
 }

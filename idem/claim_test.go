@@ -130,10 +130,8 @@ func TestCallWithoutClaim(t *testing.T) {
 			r.faults.Reset()
 			fp, err := fingerprint.JSON([]byte{byte('0' + tc.input)}, nil)
 			require.NoError(t, err)
-			out, err := r.engine.Execute(t.Context(), idem.Call{
-				Key: key, Fingerprint: fp, NoClaim: late,
-				Run: func(context.Context) idem.Answer { t.Fatal("the handler ran"); return idem.Answer{} },
-			})
+			out, err := r.engine.Execute(t.Context(), idem.Call{Key: key, Fingerprint: fp, NoClaim: late,
+				Run: func(context.Context) idem.Answer { t.Fatal("the handler ran"); return idem.Answer{} }})
 			want, calls := tc.err, append(m("Get"), tc.calls[1:]...)
 			if tc.runs() {
 				want, calls = late, m("Get")

@@ -162,14 +162,11 @@ func TestFailureOf(t *testing.T) {
 		"uncomparable": {uncomparable{"a", "b"}, Failure{Message: "a,b", Type: "uncomparable"}},
 		"marked":       {Permanent(&declined{"x"}), Failure{Message: "declined: x", Type: "declined", Code: "card_declined"}},
 		"marked twice": {NotExecuted(Permanent(plainError("p"))), Failure{Message: "p", Type: "plainError"}},
-		"wrapped keeps its code": {fmt.Errorf("charging: %w", &declined{"x"}), Failure{
-			Message: "charging: declined: x", Type: "wrapError", Code: "card_declined",
-		}},
-		"recorded before":         {recorded, recorded.Failure},
-		"recorded before, marked": {Permanent(recorded), recorded.Failure},
-		"recorded before, wrapped": {fmt.Errorf("again: %w", recorded), Failure{
-			Message: "again: m", Type: "wrapError",
-		}},
+		"wrapped keeps its code": {fmt.Errorf("charging: %w", &declined{"x"}), Failure{Message: "charging: declined: x",
+			Type: "wrapError", Code: "card_declined"}},
+		"recorded before":          {recorded, recorded.Failure},
+		"recorded before, marked":  {Permanent(recorded), recorded.Failure},
+		"recorded before, wrapped": {fmt.Errorf("again: %w", recorded), Failure{Message: "again: m", Type: "wrapError"}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, &c.want, failureOf(c.err)) })
 	}

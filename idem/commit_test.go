@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
@@ -65,72 +63,54 @@ func pay(e effect, err error) func(context.Context, int) (string, error) {
 	}
 }
 
-// A unit that does not commit is dropped before the outcome is written: the write may need what it holds, such as the
-// last connection.
-func TestAUnitIsDroppedBeforeAWriteWithoutIt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		op     idem.Operation
-		err    error
-		panics bool
-		before bool
-	}{
-		"result":            {safe, nil, false, false},
-		"error":             {safe, errPlain, false, true},
-		"permanent":         {safe, idem.Permanent(errPlain), false, true},
-		"panic":             {safe, nil, true, true},
-		"atomic":            {atomically, nil, false, false},
-		"permanent, atomic": {atomically, idem.Permanent(errPlain), false, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			e := &effect{n: 1}
-			writes := 0
-			r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-				writes++
-				require.Equal(t, tc.before, e.dropped)
-				return c.Do(ctx)
-			}, idemtest.Finish)
-			func() {
-				defer func() { require.Equal(t, tc.panics, recover() != nil) }()
-				_, err := idem.Do(t.Context(), r.engine, tc.op.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
-					_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
-					require.NoError(t, err)
-					if tc.panics {
-						panic("over")
-					}
-					return "paid", tc.err
-				})
-				require.Equal(t, tc.err == nil, err == nil)
-			}()
-			require.Equal(t, 1, writes)
-			require.True(t, e.dropped)
-		})
-	}
-}
-
+// A unit commits with a result alone. One that does not is sealed and dropped before the outcome is written: the write
+// may need what it holds, such as the last connection.
 func TestUnitCommitsWithAResultAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
-		e     effect
-		err   error
-		total int
+		n       int // zero for an empty unit
+		end     error
+		panics  bool
+		commits bool
+		unsaid  bool // in atomic mode nothing is written
 	}{
-		"result":       {effect{n: 1}, nil, 1},
-		"empty":        {effect{}, nil, 0},
-		"error":        {effect{n: 1}, errPlain, 0},
-		"permanent":    {effect{n: 1}, idem.Permanent(errPlain), 0},
-		"not executed": {effect{n: 1}, idem.NotExecuted(errPlain), 0},
+		"result":       {n: 1, commits: true},
+		"empty":        {},
+		"error":        {n: 1, end: errPlain, unsaid: true},
+		"permanent":    {n: 1, end: idem.Permanent(errPlain)},
+		"not executed": {n: 1, end: idem.NotExecuted(errPlain), unsaid: true},
+		"panic":        {n: 1, panics: true, unsaid: true},
 	} {
 		for _, op := range []idem.Operation{safe, atomically} {
-			t.Run(fmt.Sprintf("%s/mode %d", name, op.Mode), func(t *testing.T) {
-				r, calls := newRig(t, nil), m("Acquire", "Finish")
+			testOn(t, fmt.Sprintf("%s/mode %d", name, op.Mode), op, func(t *testing.T, r *rig, key idem.Key) {
+				e, calls := &effect{n: tc.n}, m("Acquire", "Finish")
 				if op.Mode == idem.Atomic {
-					if calls[0] = "Get"; name == "error" || name == "not executed" {
-						calls = calls[:1] // nothing is written
+					if calls[0] = "Get"; tc.unsaid {
+						calls = calls[:1]
 					}
 				}
-				_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(tc.e, tc.err))
-				require.Equal(t, idem.Unmark(tc.err), err)
-				require.Equal(t, tc.total, r.committed())
+				r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+					require.Equal(t, !tc.commits, e.dropped)
+					return c.Do(ctx)
+				}, idemtest.Finish)
+				got := seen(func() (any, error) {
+					return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+						unit := func() idem.Unit { return e }
+						for range 2 { // it is made once
+							u, err := idem.UnitOf(ctx, unit)
+							require.NoError(t, err)
+							require.Same(t, e, u)
+							unit = func() idem.Unit { panic("made twice") }
+						}
+						if tc.panics {
+							panic("over")
+						}
+						return "paid", tc.end
+					})
+				})
+				require.Equal(t, idem.Unmark(tc.end), got.err)
+				require.Equal(t, tc.panics, got.thrown != nil)
+				require.True(t, e.sealed && e.dropped)
+				require.Equal(t, tc.commits, r.committed() == 1)
 				require.Equal(t, calls, r.faults.Calls())
 			})
 		}
@@ -168,34 +148,17 @@ func TestCommitOfAParkedAttempt(t *testing.T) {
 	}
 }
 
-// An attempt that was taken over commits nothing, and its caller gets what is
-// recorded.
+// An attempt that was taken over commits nothing, and its caller gets what is recorded.
 func TestCommitAfterTheClaimIsLost(t *testing.T) {
 	r, key := rigOn(t, safe)
 	res := mustRun(t, r.inLambda(), key, func(ctx context.Context, n int) (string, error) {
 		r.clock.Advance(time.Hour)
-		must(t, r.elsewhere(t), key, func(context.Context, int) (string, error) { return "theirs", nil })
+		must(t, r.elsewhere(t), key, returns("theirs"))
 		return pay(effect{n: 1}, nil)(ctx, n)
 	})
 	require.Equal(t, "theirs", res.Value)
 	require.True(t, res.Outcome.Replayed)
 	require.Zero(t, r.committed())
-}
-
-// A handler that panics drops its unit.
-func TestPanicDropsTheUnit(t *testing.T) {
-	r, key := rigOn(t, safe)
-	e := &effect{n: 1}
-	require.Panics(t, func() {
-		_, _ = idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
-			require.NoError(t, err)
-			panic("boom")
-		})
-	})
-	require.True(t, e.sealed)
-	require.Zero(t, r.committed())
-	require.Equal(t, idem.Released, r.state(t, key))
 }
 
 // A unit is asked for where it can commit.
@@ -274,24 +237,6 @@ func TestUnitOfAHandlerThatAborts(t *testing.T) {
 	}
 }
 
-// An end that waits in the queue keeps no unit of work alive: it is not counted
-// there, and is never written later.
-func TestQueueHoldsNoUnit(t *testing.T) {
-	r := newRig(t, nil)
-	var unit weak.Pointer[effect]
-	r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-	refused(t, r.inLambda(), safe.Key("t", "k"), errPlain, func(ctx context.Context, _ int) (string, error) {
-		e := &effect{n: 1}
-		unit = weak.Make(e)
-		_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
-		require.NoError(t, err)
-		return "", errPlain
-	})
-	require.Equal(t, idem.InProgress, r.state(t, safe.Key("t", "k")), "it waits")
-	runtime.GC()
-	require.Nil(t, unit.Value())
-}
-
 // What undoes steps in a goroutine that the handler did not wait for keeps the
 // operation from having an outcome, as a step does that still runs.
 func TestHandlerThatDoesNotWaitForAbort(t *testing.T) {
@@ -323,34 +268,9 @@ func TestHandlerThatDoesNotWaitForAbort(t *testing.T) {
 	})
 }
 
-// A goroutine that is left behind may speak up at any time.
-func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
-	r, key := rigOn(t, safe)
-	var wg sync.WaitGroup
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
-		_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
-			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
-		require.NoError(t, err)
-		wg.Go(func() {
-			<-ctx.Done()
-			var config *idem.ConfigError
-			for range 100 {
-				if err := idem.Abort(ctx, errPlain); !errors.As(err, &config) {
-					t.Errorf("late: %v", err)
-				}
-			}
-		})
-		return pay(effect{n: 1, refuse: idem.Permanent(errPlain)}, nil)(ctx, n)
-	})
-	wg.Wait()
-	require.Same(t, errPlain, err)
-	require.Equal(t, idem.Failed, r.state(t, key))
-}
-
 // Takeovers, and what takes them back, are of the life of the key that they have seen.
 
-// A withdrawal of a takeover that comes after that life makes no record: its steps would
-// be skipped in the next life.
+// A withdrawal of a takeover that comes after that life makes no record: its steps would be skipped in the next life.
 func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	op := idem.Operation{Name: "short", Repeat: idem.Repeatable, Retention: time.Minute}
 	r, key := rigOn(t, op)

@@ -18,9 +18,8 @@ var failsOpen = idem.Operation{Name: "open", Repeat: idem.Repeatable, OnStoreFai
 // While the store is down the handler runs, with the key's own token, and nothing is recorded. A
 // call after the outage runs it again.
 func TestFailOpen(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{
-		"refused": idemtest.Refuse, "black hole": idemtest.BlackHole, "reply lost": idemtest.LoseReply,
-	} {
+	for name, fault := range map[string]idemtest.Fault{"refused": idemtest.Refuse, "black hole": idemtest.BlackHole,
+		"reply lost": idemtest.LoseReply} {
 		testOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
 			var infos []idem.Info
 			run := func() idem.Result[int] {

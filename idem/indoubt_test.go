@@ -23,11 +23,13 @@ func TestCommitInDoubt(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
 		commit, fence, get idemtest.Fault // a nil commit is held, and delivered at the end
+		network            error          // in place of a held one's
 		ok, maybe          bool
 		again              bool // the fence of a commit that has seen no record is sent again at once
 	}{
 		{name: "reply lost", commit: reply, ok: true},
 		{name: "request lost"},
+		{name: "a network that does not support something is no store that does not", network: syscall.EOPNOTSUPP},
 		{name: "refused", commit: idemtest.Refuse},
 		{name: "reply lost, fence's request", commit: reply, fence: lost, ok: true},
 		{name: "reply lost, fence's reply", commit: reply, fence: reply, ok: true},
@@ -36,8 +38,7 @@ func TestCommitInDoubt(t *testing.T) {
 		{name: "request lost, fence and read", fence: lost, get: lost, maybe: true},
 		{name: "reply lost, fence and read", commit: reply, fence: lost, get: lost, maybe: true},
 		{name: "request lost, fence unreadable", fence: idemtest.Unreadable, maybe: true},
-		{name: "request lost, fence's conflict without a record", fence: idemtest.BareConflict, maybe: true,
-			again: true},
+		{name: "request lost, fence's conflict without a record", fence: idemtest.BareConflict, maybe: true, again: true},
 	} {
 		for _, op := range append(both, atomically) {
 			for _, expired := range []bool{false, true} {
@@ -52,7 +53,13 @@ func TestCommitInDoubt(t *testing.T) {
 						maybe := tc.maybe && !(atomic && tc.again && !expired)
 						commit, landed := tc.commit, tc.commit != nil && tc.name != "refused"
 						if commit == nil {
-							commit = idemtest.Hold(&held)
+							commit = func(ctx context.Context, c *idemtest.Call) error {
+								err := idemtest.Hold(&held)(ctx, c)
+								if tc.network != nil {
+									err = &idem.StoreError{Op: "Finish", Ambiguous: true, Err: tc.network}
+								}
+								return err
+							}
 						}
 						if atomic {
 							r.faults.Next(idemtest.Get, idemtest.Pass) // before the handler
@@ -196,24 +203,7 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 	}
 }
 
-// A network that does not support something is not a store that does not: the
-// commit may have landed.
-func TestUnsupportedIsTheStoresWordAlone(t *testing.T) {
-	for _, op := range []idem.Operation{safe, unsafe, atomically} {
-		r, key := rigOn(t, op)
-		var held *idemtest.Call
-		r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
-			_ = idemtest.Hold(&held)(ctx, c)
-			return &idem.StoreError{Op: "Finish", Ambiguous: true, Err: syscall.EOPNOTSUPP}
-		})
-		refused(t, r, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
-		require.Error(t, held.Do(t.Context()), "it is fenced")
-		require.Zero(t, r.committed())
-	}
-}
-
-// A caller whose handler ran never gets that nothing was executed, also where
-// the conflicting record cannot be read.
+// A caller whose handler ran never gets that nothing was executed, also where the conflicting record cannot be read.
 func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 	r, key := rigOn(t, atomically)
 	finished(t, r, key)

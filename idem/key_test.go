@@ -17,8 +17,7 @@ import (
 var charge = idem.Operation{Name: "charge"}
 
 func TestKeyID(t *testing.T) {
-	// The digest is the SHA-256 of "x", so that a change of the form is seen: it
-	// would forget every record.
+	// The digest is the SHA-256 of "x", so that a change of the form is seen: it would forget every record.
 	const x = "LXEWQrcmsEQBYnyp-6wy9chTD7GQPMTbAiWHF5IaSIE"
 	for _, c := range []struct{ tenant, operation, id string }{
 		{"acme", "charge", "acme#charge#" + x},
@@ -80,10 +79,8 @@ func TestJoinValues(t *testing.T) {
 
 // Names that a careless encoding would map onto each other.
 func TestKeysThatLookAlikeDiffer(t *testing.T) {
-	parts := []string{
-		"a", "b", "ab", "a#b", "a%23b", "a%2523b", "#", "##", "%", "%23", "/", "a/b", " ", "a ", "A", "null", "[]",
-		"[null]", "\x00", "\x00\x00", "\xff", "\xfe", "ü", "u\u0308", "a\nb", "charge", "-", "_", "~", ".",
-	}
+	parts := []string{"a", "b", "ab", "a#b", "a%23b", "a%2523b", "#", "##", "%", "%23", "/", "a/b", " ", "a ", "A", "null",
+		"[]", "[null]", "\x00", "\x00\x00", "\xff", "\xfe", "ü", "u\u0308", "a\nb", "charge", "-", "_", "~", "."}
 	seen := map[string]string{}
 	for _, tenant := range parts {
 		for _, operation := range parts {
@@ -125,8 +122,7 @@ func FuzzKey(f *testing.F) {
 		same := tenant1 == tenant2 && operation1 == operation2 && value1 == value2
 		require.Equal(t, same, one.ID() == two.ID(), "%q and %q", one.ID(), two.ID())
 		require.Equal(t, 2, strings.Count(one.ID(), "#"))
-		require.Empty(t, strings.Trim(one.ID(),
-			"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~%#"))
+		require.Empty(t, strings.Trim(one.ID(), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~%#"))
 	})
 }
 
@@ -220,9 +216,7 @@ func onlyKey(t *testing.T, m map[string]int) string {
 
 func tokenFor(t *testing.T, key idem.Key) string {
 	t.Helper()
-	tok := must(t, newRig(t, nil), key, func(ctx context.Context, _ int) (string, error) {
-		return idem.Token(ctx), nil
-	})
+	tok := must(t, newRig(t, nil), key, func(ctx context.Context, _ int) (string, error) { return idem.Token(ctx), nil })
 	return tok
 }
 
@@ -237,8 +231,7 @@ func TestTokensDiffer(t *testing.T) {
 		require.False(t, seen[tok])
 		seen[tok] = true
 	}
-	// Providers remember tokens for long: a release that changed them would charge
-	// twice. This one must never change.
+	// Providers remember tokens for long: a release that changed them would charge twice. This one must never change.
 	require.Equal(t, "dd61d9da-df55-88a8-8c1b-d3d9d677a6a2", tokenFor(t, safe.Key("acme", "1")))
 }
 
@@ -260,9 +253,8 @@ func TestInfo(t *testing.T) {
 			require.True(t, ok)
 			require.WithinDuration(t, kill, info.LeaseUntil, time.Millisecond)
 			info.LeaseUntil = time.Time{}
-			require.Equal(t, idem.Info{
-				ID: key.ID(), Tenant: "acme", Operation: "safe", Attempt: 2, Token: idem.Token(ctx),
-			}, info)
+			require.Equal(t, idem.Info{ID: key.ID(), Tenant: "acme", Operation: "safe", Attempt: 2, Token: idem.Token(ctx)},
+				info)
 			return 1, nil
 		})
 	})

@@ -117,8 +117,7 @@ func TestSlowRenewalCountsFromItsSending(t *testing.T) {
 	})
 }
 
-// A renewal on its way when the handler ends is called off, and changes nothing
-// if it comes late.
+// A renewal on its way when the handler ends is called off, and changes nothing if it comes late.
 func TestHandlerEndsDuringARenewal(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		var late *idemtest.Call
@@ -127,10 +126,7 @@ func TestHandlerEndsDuringARenewal(t *testing.T) {
 			return idemtest.BlackHole(ctx, c)
 		})
 		start := time.Now()
-		must(t, r, key, func(context.Context, int) (int, error) {
-			time.Sleep(11 * time.Second)
-			return 1, nil
-		})
+		must(t, r, key, lasts(11*time.Second))
 		require.Equal(t, 11*time.Second, time.Since(start))
 		synctest.Wait()
 		done := r.record(t, key)
@@ -182,7 +178,7 @@ func TestHeartbeatFindsTheClaimTaken(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		v := must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			r.clock.Advance(time.Hour)
-			must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 77, nil })
+			must(t, r.elsewhere(t), key, returns(77))
 			<-ctx.Done()
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 			return 1, nil
@@ -230,9 +226,8 @@ func TestGuardBeforeTheKillTime(t *testing.T) {
 	}
 }
 
-// A handler that ignores its context past the guard: if it is not repeatable the
-// question is opened while the process can still write, and its own late outcome
-// closes it; if it is repeatable, it is left to its lease.
+// A handler that ignores its context past the guard: if it is not repeatable the question is opened while the process
+// can still write, and its own late outcome closes it; if it is repeatable, it is left to its lease.
 func TestHandlerThatIgnoresItsContext(t *testing.T) {
 	for _, op := range both {
 		for _, end := range []struct {
@@ -277,16 +272,12 @@ func TestHandlerThatIgnoresItsContext(t *testing.T) {
 	}
 }
 
-// The park from the side may come after the outcome, or not at all: the outcome
-// stands.
+// The park from the side may come after the outcome, or not at all: the outcome stands.
 func TestParkFromTheSideComesLate(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		var net held
 		r.faults.Next(idemtest.Finish, net.hold(false))
-		must(t, r.inLambda(), key, func(context.Context, int) (int, error) {
-			time.Sleep(9700 * time.Millisecond)
-			return 1, nil
-		})
+		must(t, r.inLambda(), key, lasts(9700*time.Millisecond))
 		synctest.Wait()
 		require.Len(t, net.calls, 1)
 		done := r.record(t, key)
@@ -296,16 +287,12 @@ func TestParkFromTheSideComesLate(t *testing.T) {
 	})
 }
 
-// A store in a black hole after the handler: the result is there within the time
-// that is left, before the kill.
+// A store in a black hole after the handler: the result is there within the time that is left, before the kill.
 func TestFinishKeepsWithinTheKillTime(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Next(idemtest.Finish, idemtest.BlackHole)
 		start := time.Now()
-		res := mustRun(t, r.inLambda(), key, func(context.Context, int) (int, error) {
-			time.Sleep(9200 * time.Millisecond)
-			return 1, nil
-		})
+		res := mustRun(t, r.inLambda(), key, lasts(9200*time.Millisecond))
 		require.True(t, res.Outcome.Queued)
 		require.Less(t, time.Since(start), 10*time.Second)
 	})
@@ -359,8 +346,7 @@ func TestZombieChangesNothing(t *testing.T) {
 	}
 }
 
-// parkedByAnother runs a handler whose claim another process parks, because their clocks
-// are apart.
+// parkedByAnother runs a handler whose claim another process parks, because their clocks are apart.
 func parkedByAnother(t *testing.T, r *rig, key idem.Key, handler func(ctx context.Context)) (int, error) {
 	return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		r.clock.Advance(time.Minute)
@@ -370,8 +356,7 @@ func parkedByAnother(t *testing.T, r *rig, key idem.Key, handler func(ctx contex
 	})
 }
 
-// While a parked attempt still runs no other one does: its lease says so. It stops once
-// its record was resolved.
+// While a parked attempt still runs no other one does: its lease says so. It stops once its record was resolved.
 func TestAParkedAttemptRunsUntilItIsResolved(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		_, err := parkedByAnother(t, r, key, func(ctx context.Context) {
@@ -399,8 +384,7 @@ func TestAParkedAttemptThatCannotRenewItsLeaseStops(t *testing.T) {
 				time.Sleep(idem.DefaultLease)
 				require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 				require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Released}))
-				v := must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil })
-				require.Equal(t, 2, v)
+				must(t, r.elsewhere(t), key, returns(2))
 			})
 			require.NoError(t, err)
 			require.Equal(t, 2, got, "the recorded outcome, not its own")
@@ -421,19 +405,26 @@ func TestAnOverrunThatIsParkedIsRenewed(t *testing.T) {
 		{"its reply lost", unsafe, idemtest.LoseReply, idem.Unknown},
 		{"not parked", unsafe, idemtest.Refuse, idem.InProgress},
 		{"after a step", safe, idemtest.Pass, idem.InProgress},
+		{"in a step", safe, idemtest.Pass, idem.Unknown},
 	} {
 		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Next(idemtest.Finish, tc.fault)
 			must(t, r.in(shortened(t, true)), key, func(ctx context.Context, _ int) (int, error) {
-				if tc.op.Repeat == idem.Repeatable {
+				overrun := func(context.Context) (int, error) {
+					time.Sleep(9 * time.Second)
+					refused(t, r.elsewhere(t), key, nil, new(counter).run)
+					require.Equal(t, tc.state, r.state(t, key))
+					require.True(t, r.record(t, key).LeaseUntil.After(r.clock.Now()))
+					return 1, nil
+				}
+				switch tc.name {
+				case "in a step":
+					return idem.Step(ctx, "charge", overrun, onceOnly)
+				case "after a step":
 					_, err := idem.Step(ctx, "charge", one, onceOnly)
 					require.NoError(t, err)
 				}
-				time.Sleep(9 * time.Second)
-				refused(t, r.elsewhere(t), key, nil, new(counter).run)
-				require.Equal(t, tc.state, r.state(t, key))
-				require.True(t, r.record(t, key).LeaseUntil.After(r.clock.Now()))
-				return 1, nil
+				return overrun(ctx)
 			})
 			require.Equal(t, 1, r.count(idemtest.Extend))
 			require.Equal(t, idem.Completed, r.state(t, key))
@@ -448,16 +439,15 @@ func TestAnOverrunThatWasTakenOver(t *testing.T) {
 		r.faults.Always(idemtest.Refuse, idemtest.Extend) // for longer than the margin
 		must(t, r.in(shortened(t, true)), key, func(context.Context, int) (int, error) {
 			time.Sleep(6 * time.Second)
-			require.Equal(t, 2, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil }))
+			require.Equal(t, 2, must(t, r.elsewhere(t), key, returns(2)))
 			return 0, errors.New("late")
 		}) // the other one's outcome
 		require.Equal(t, 2, r.record(t, key).Attempt)
 	})
 }
 
-// An operation within an operation has the same kill time, not the shorter context's:
-// its lease is no shorter, and its handler loses no second guard. The first kill time that was said
-// counts: whose who knows the invocation's.
+// An operation within an operation has the same kill time, not the shorter context's: its lease is no shorter, and
+// its handler loses no second guard. The first kill time that was said counts: whose who knows the invocation's.
 func TestNestedDeadlinesDoNotDrift(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
 	for name, explicit := range map[string]bool{"Lambda's context": false, "a wrapper's": true} {

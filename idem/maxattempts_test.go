@@ -54,9 +54,7 @@ func TestAnOperationIsParkedAfterItsLastAttempt(t *testing.T) {
 				func(context.Context, int) (int, error) { a.runs++; panic("poison") })
 		})
 	}
-	clean := func(t *testing.T, a *attempted) {
-		require.Same(t, errPlain, a.errs(t, idem.NotExecuted(errPlain)))
-	}
+	clean := func(t *testing.T, a *attempted) { require.Same(t, errPlain, a.errs(t, idem.NotExecuted(errPlain))) }
 	expires := func(_ *testing.T, a *attempted) { a.clock.Advance(48 * time.Hour) }
 	resolved := func(t *testing.T, a *attempted) {
 		a.clock.Advance(time.Hour)
@@ -99,8 +97,7 @@ func TestAnOperationIsParkedAfterItsLastAttempt(t *testing.T) {
 	}
 }
 
-// The attempt that is the last one parks the operation itself: a sweep finds it although
-// no caller asks again.
+// The attempt that is the last one parks the operation itself: a sweep finds it although no caller asks again.
 func TestTheLastAttemptParksTheOperationItself(t *testing.T) {
 	a := &attempted{rig: newRig(t, nil), key: limited.Key("t", "k")}
 	for range 2 {
@@ -214,11 +211,9 @@ func TestAttemptsThatAskTooEarlyAreNotCounted(t *testing.T) {
 	killedWith(t, r, key, shipping)
 	asked := 0
 	ship := func(ctx context.Context) (string, error) {
-		return idem.Step(ctx, "ship",
-			func(context.Context) (string, error) { return "shipped", nil }, &idem.StepConfig[string]{
-				Semantics: idem.AtMostOnce, NotFoundFinalAfter: 24 * time.Hour,
-				Interrupted: func(context.Context, time.Time) (string, error) { asked++; return "", idem.NotExecuted(errPlain) },
-			})
+		return idem.Step(ctx, "ship", func(context.Context) (string, error) { return "shipped", nil },
+			&idem.StepConfig[string]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 24 * time.Hour,
+				Interrupted: func(context.Context, time.Time) (string, error) { asked++; return "", idem.NotExecuted(errPlain) }})
 	}
 	for range 10 {
 		refused(t, r, key, new(*idem.StepInterruptedError), steps(ship))

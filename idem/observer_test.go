@@ -257,10 +257,8 @@ func TestNoticesSayHowLongItTook(t *testing.T) {
 		for _, n := range r.events.notices {
 			took[n.Kind] = n.Took
 		}
-		require.Equal(t, map[notice.Kind]time.Duration{
-			notice.Claimed: 300 * time.Millisecond, notice.Executed: 2 * time.Second, notice.Completed: 300 * time.Millisecond,
-			notice.Replayed: 0,
-		}, took)
+		require.Equal(t, map[notice.Kind]time.Duration{notice.Claimed: 300 * time.Millisecond,
+			notice.Executed: 2 * time.Second, notice.Completed: 300 * time.Millisecond, notice.Replayed: 0}, took)
 	})
 }
 
@@ -273,9 +271,7 @@ func (brokenLog) Handle(context.Context, slog.Record) error { panic("log") }
 
 // A metric that panics costs no outcome, wherever it is, and neither does the log that is told.
 func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
-	t.Run("a metric", func(t *testing.T) {
-		observedBy(t, func(context.Context, notice.Notice) { panic("metrics") })
-	})
+	t.Run("a metric", func(t *testing.T) { observedBy(t, func(context.Context, notice.Notice) { panic("metrics") }) })
 	t.Run("the log", func(t *testing.T) {
 		defer slog.SetDefault(slog.Default())
 		slog.SetDefault(slog.New(brokenLog{}))
@@ -323,9 +319,8 @@ func TestLogToSaysEveryKind(t *testing.T) {
 	said := map[string]notice.Kind{}
 	for _, kind := range kinds(t) {
 		out.Reset()
-		o(t.Context(), notice.Notice{
-			Kind: kind, ID: "acme#charge#digest", Operation: "charge", Attempt: 3, State: idem.Unknown, Err: errors.New("why"),
-		})
+		o(t.Context(), notice.Notice{Kind: kind, ID: "acme#charge#digest", Operation: "charge", Attempt: 3,
+			State: idem.Unknown, Err: errors.New("why")})
 		for _, part := range []string{"acme#charge#digest", "attempt=3", "state=unknown", "error=why", "msg=\"idem: ",
 			"kind=" + string(kind)} {
 			require.Contains(t, out.String(), part, kind)

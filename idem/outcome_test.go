@@ -73,7 +73,11 @@ func TestAGoroutineThatOutlivesItsHandlerRacesWithNothing(t *testing.T) {
 		"reference": func(ctx context.Context) { _ = idem.SetReference(ctx, "pay_1") },
 		"info":      func(ctx context.Context) { _, _ = idem.InfoOf(ctx) },
 		"token":     func(ctx context.Context) { _ = idem.Token(ctx) },
-		"abort":     func(ctx context.Context) { _ = idem.Abort(ctx, errPlain) },
+		"abort": func(ctx context.Context) {
+			if err := idem.Abort(ctx, declinedError{}); !errors.As(err, new(*idem.ConfigError)) {
+				t.Errorf("late: %v", err)
+			}
+		},
 		"step": func(ctx context.Context) {
 			_, _ = idem.Step(ctx, "late", func(context.Context) (int, error) { return 1, nil }, nil)
 		},
@@ -182,9 +186,8 @@ func TestOperationCheck(t *testing.T) {
 			"declare it idem.Repeatable, or use FailClosed"},
 		"atomic":                 {idem.Operation{Repeat: idem.Repeatable, Mode: idem.Atomic}, ""},
 		"atomic, not repeatable": {idem.Operation{Mode: idem.Atomic}, "declare it idem.Repeatable"},
-		"atomic, fail open": {idem.Operation{
-			Repeat: idem.Repeatable, Mode: idem.Atomic, OnStoreFailure: idem.FailOpen,
-		}, "no claim to do without"},
+		"atomic, fail open": {idem.Operation{Repeat: idem.Repeatable, Mode: idem.Atomic,
+			OnStoreFailure: idem.FailOpen}, "no claim to do without"},
 		"unknown mode": {idem.Operation{Mode: 2}, "use idem.Reserved or idem.Atomic"},
 		"unknown watch": {idem.Operation{Watch: 3},
 			"Watch is 3: use idem.WatchNotRepeatable, idem.WatchAlways or"},
@@ -201,9 +204,7 @@ func TestOperationCheck(t *testing.T) {
 			"never runs again after an uncertain attempt"},
 		"atomic, attempts": {idem.Operation{Repeat: idem.Repeatable, Mode: idem.Atomic, MaxAttempts: 3},
 			"counts no attempts"},
-		"classify": {idem.Operation{
-			Classify: func(context.Context, any, error) idem.Class { return idem.ClassDefault },
-		}, ""},
+		"classify": {idem.Operation{Classify: func(context.Context, any, error) idem.Class { return idem.ClassDefault }}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.op.Name == "" && name != "no name" {

@@ -26,21 +26,13 @@ func all(plays ...play) play {
 
 func nothing(*testing.T, *rig, idem.Key) {}
 
-func finished(t *testing.T, r *rig, key idem.Key) {
-	must(t, r, key, new(counter).run)
-}
+func finished(t *testing.T, r *rig, key idem.Key) { must(t, r, key, new(counter).run) }
 
-func failed(t *testing.T, r *rig, key idem.Key) {
-	errs(t, r, key, fails(idem.Permanent(errPlain)))
-}
+func failed(t *testing.T, r *rig, key idem.Key) { errs(t, r, key, fails(idem.Permanent(errPlain))) }
 
-func released(t *testing.T, r *rig, key idem.Key) {
-	errs(t, r, key, fails(idem.NotExecuted(errPlain)))
-}
+func released(t *testing.T, r *rig, key idem.Key) { errs(t, r, key, fails(idem.NotExecuted(errPlain))) }
 
-func uncertainly(t *testing.T, r *rig, key idem.Key) {
-	errs(t, r, key, fails(errPlain))
-}
+func uncertainly(t *testing.T, r *rig, key idem.Key) { errs(t, r, key, fails(errPlain)) }
 
 // parked leaves the key unknown.
 func parked(t *testing.T, r *rig, key idem.Key) {
@@ -93,17 +85,15 @@ func accepted(t *testing.T, r *rig, key idem.Key) {
 	finished(t, r, key)
 	rec := r.record(t, key)
 	deleted(t, r, key)
-	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: idem.Record{
-		ID: rec.ID, State: idem.Pending, Fingerprint: rec.Fingerprint, Owner: "o", Write: "w", Attempt: 1,
-	}}))
+	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: idem.Record{ID: rec.ID,
+		State: idem.Pending, Fingerprint: rec.Fingerprint, Owner: "o", Write: "w", Attempt: 1}}))
 }
 
 // ofTheFuture leaves a claim whose fingerprint has a newer version.
 func ofTheFuture(t *testing.T, r *rig, key idem.Key) {
-	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: idem.Record{
-		ID: key.ID(), State: idem.InProgress, Owner: "o", Write: "w", Attempt: 1, Fingerprint: "2:of the future",
-		LeaseUntil: r.clock.Now().Add(time.Hour),
-	}}))
+	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: idem.Record{ID: key.ID(),
+		State: idem.InProgress, Owner: "o", Write: "w", Attempt: 1, Fingerprint: "2:of the future",
+		LeaseUntil: r.clock.Now().Add(time.Hour)}}))
 }
 
 // leftExpired leaves an outcome that has expired.

@@ -23,9 +23,8 @@ func inLambda(ctx context.Context) context.Context {
 	return idem.WithKillTime(ctx, time.Now().Add(10*time.Second))
 }
 
-// The write of every end that cannot be made, or whose reply or request is lost: it is returned,
-// keeps the claim, and is done once it is repeated. Nothing runs twice, and nothing is reported as
-// landed that did not.
+// The write of every end that cannot be made, or whose reply or request is lost: it is returned, keeps the claim, and
+// is done once it is repeated. Nothing runs twice, and nothing is reported as landed that did not.
 func TestEveryEndWithALostReply(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
@@ -155,10 +154,7 @@ func TestFullQueueKeepsOutcomesWithoutTheirResults(t *testing.T) {
 			idem.BoundQueue(r.engine, 12<<10)
 			r.faults.Always(idemtest.Refuse, idemtest.Finish)
 			call := func(i, size int) (string, error) {
-				return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)),
-					1, func(context.Context, int) (string, error) {
-						return strings.Repeat("x", size), nil
-					})
+				return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, returns(strings.Repeat("x", size)))
 			}
 			for i, size := range sizes {
 				v, err := call(i, size)
@@ -187,12 +183,12 @@ func TestResultThatWasGivenUpMayHaveLanded(t *testing.T) {
 		idem.BoundQueue(r.engine, 4<<10)
 		r.faults.Always(idemtest.LoseReply, idemtest.Finish)
 		long := strings.Repeat("x", 20<<10)
-		must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return long, nil })
+		must(t, r.inLambda(), key, returns(long))
 		r.events.take()
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, []string{"outcome_landed"}, r.events.take())
-		v := must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return "again", nil })
+		v := must(t, r.inLambda(), key, returns("again"))
 		require.Equal(t, long, v)
 	})
 }
@@ -249,9 +245,8 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// A call that flushes takes what waits into its hands. If it fails, the
-// background writer must still be there, and Flush must not have said that all
-// is written.
+// A call that flushes takes what waits into its hands. If it fails, the background writer must still be there, and
+// Flush must not have said that all is written.
 func TestWhatACallFailedToFlushIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &idem.Options{ClaimBudget: time.Second})
@@ -280,8 +275,7 @@ func immediately(t *testing.T) context.Context {
 	return ctx
 }
 
-// One write that the store never takes must not keep the others from landing: it goes
-// behind them.
+// One write that the store never takes must not keep the others from landing: it goes behind them.
 func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		bad, good := unsafe.Key("t", "bad"), unsafe.Key("t", "good")
@@ -305,43 +299,38 @@ func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// A call that has a claim of its own to write leaves a large result for after its end.
-func TestLargeResultWaitsForTheEndOfTheNextCall(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-		key := unsafe.Key("t", "large")
-		large := strings.Repeat("x", 1<<20)
-		r.faults.Next(idemtest.Finish, noRoom, idemtest.Refuse)
-		must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return large, nil })
-		must(t, r.inLambda(), unsafe.Key("t", "next"), func(context.Context, int) (int, error) {
-			require.True(t, r.record(t, key).Omitted, "what counts is written before the claim")
-			return 1, nil
+// A call that has a claim of its own to write leaves a large result for after its end, and so it does with a large
+// outcome, which needs more time than there is before a claim. The calls after that cost nothing.
+func TestWhatIsLargeLandsAfterTheNextCall(t *testing.T) {
+	for name, tc := range map[string]struct {
+		faults []idemtest.Fault
+		takes  time.Duration
+	}{
+		"a result":   {[]idemtest.Fault{noRoom, idemtest.Refuse}, 0},
+		"an outcome": {[]idemtest.Fault{idemtest.Refuse}, 600 * time.Millisecond},
+	} {
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+			r.faults.Next(idemtest.Finish, tc.faults...)
+			must(t, r.inLambda(), key, returns(strings.Repeat("x", 1<<20)))
+			r.faults.Always(slow(tc.takes, idemtest.Pass), idemtest.Finish)
+			must(t, r.inLambda(), unsafe.Key("t", "next"), func(context.Context, int) (int, error) {
+				require.Equal(t, name == "a result", r.record(t, key).Omitted, "what counts is written before the claim")
+				return 1, nil
+			})
+			require.Equal(t, idem.Completed, r.state(t, key))
+			require.False(t, r.record(t, key).Omitted)
+			r.faults.Reset()
+			must(t, r.inLambda(), unsafe.Key("t", "after"), new(counter).run)
+			require.Equal(t, m(idemtest.Acquire, idemtest.Finish), r.faults.Calls())
 		})
-		require.False(t, r.record(t, key).Omitted)
-	})
-}
-
-// A large outcome needs more time than there is before a claim: it lands after the
-// end of the next call, and costs the calls after that nothing.
-func TestLargeQueuedOutcomeLandsAfterTheNextCall(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-		key := unsafe.Key("t", "large")
-		large := strings.Repeat("x", 1<<20)
-		r.faults.Next(idemtest.Finish, idemtest.Refuse)
-		must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return large, nil })
-		r.faults.Always(slow(600*time.Millisecond, idemtest.Pass), idemtest.Finish)
-		must(t, r.inLambda(), unsafe.Key("t", "next"), new(counter).run)
-		require.Equal(t, idem.Completed, r.state(t, key))
-		r.faults.Reset()
-		must(t, r.inLambda(), unsafe.Key("t", "after"), new(counter).run)
-		require.Equal(t, m(idemtest.Acquire, idemtest.Finish), r.faults.Calls())
-	})
+	}
 }
 
 // Where the queue is full, results go and outcomes stay.
 func TestResultsMakeRoomForOutcomes(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		idem.BoundQueue(r.engine, 12<<10)
-		large := func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<10), nil }
+		large := returns(strings.Repeat("x", 8<<10))
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 
 		r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, noRoom)
@@ -392,7 +381,7 @@ func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
 		synctest.Wait()
 		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)
 		large := strings.Repeat("x", 8<<10)
-		res := mustRun(t, r.inLambda(), key("large"), func(context.Context, int) (string, error) { return large, nil })
+		res := mustRun(t, r.inLambda(), key("large"), returns(large))
 		require.True(t, res.Outcome.Queued)
 		r.events.take()
 
@@ -427,7 +416,7 @@ func TestWithdrawalsDropNoResults(t *testing.T) {
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)
 		large := strings.Repeat("x", 8<<10)
-		mustRun(t, r.inLambda(), key("large"), func(context.Context, int) (string, error) { return large, nil })
+		mustRun(t, r.inLambda(), key("large"), returns(large))
 		r.faults.Always(idemtest.LoseReply, idemtest.Acquire)
 		for n := range 4 {
 			refused(t, r.inLambda(), key(fmt.Sprint(n)), idem.ErrStoreUnavailable, text)
@@ -439,27 +428,10 @@ func TestWithdrawalsDropNoResults(t *testing.T) {
 	})
 }
 
-// A withdrawal that is written late and meets a newer claim has lost nothing.
-func TestALateWithdrawalMeetsANewerClaim(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
-		r.faults.Always(idemtest.LoseRequest)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		require.Contains(t, r.events.take(), "outcome_queued")
-		r.faults.Heal()
-		must(t, r.elsewhere(t), key, new(counter).run)
-		r.events.take()
-		require.NoError(t, r.engine.Flush(t.Context()))
-		require.Equal(t, []string{"outcome_landed"}, r.events.take())
-		require.Equal(t, idem.Completed, r.state(t, key))
-	})
-}
-
 // witness is something that belongs to a call.
 type witness struct{ Data [64]byte }
 
-// What waits to be written keeps nothing of its call alive: no input, no context, no
-// handler, no step.
+// What waits to be written keeps nothing of its call alive: no input, no context, no handler, no step, no unit of work.
 func TestQueueKeepsNothingOfTheCall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op    idem.Operation
@@ -493,16 +465,26 @@ func queueOne(t *testing.T, r *rig, op idem.Operation, fail error) map[string]we
 	input, value, captured, undo := new(witness), new(witness), new(witness), new(witness)
 	type valueKey struct{}
 	ctx := context.WithValue(inLambda(context.Background()), valueKey{}, value)
+	kept := map[string]weak.Pointer[witness]{"the input": weak.Make(input), "a value of the context": weak.Make(value),
+		"what the handler captured": weak.Make(captured), "what a step captured": weak.Make(undo)}
 	_, _ = idem.Do(ctx, r.engine, op.Key("t", "k"), input, func(ctx context.Context, in *witness) (int, error) {
 		captured.Data[0]++
+		if fail != nil { // which does not commit the unit
+			_, err := idem.UnitOf(ctx, func() idem.Unit {
+				unit := &struct {
+					effect
+					witness
+				}{effect: effect{n: 1}}
+				kept["its unit"] = weak.Make(&unit.witness)
+				return unit
+			})
+			require.NoError(t, err)
+		}
 		if _, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return int(in.Data[0]), nil },
 			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undo.Data[0]++; return nil }}); err != nil {
 			return 0, err
 		}
 		return 1, fail
 	})
-	return map[string]weak.Pointer[witness]{
-		"the input": weak.Make(input), "a value of the context": weak.Make(value),
-		"what the handler captured": weak.Make(captured), "what a step captured": weak.Make(undo),
-	}
+	return kept
 }

@@ -99,6 +99,9 @@ func TestTheLastReferenceCounts(t *testing.T) {
 		refs   []said
 		writes int
 	}{
+		"reply lost":            {[]said{lost("A", reply)}, 1},
+		"request lost":          {[]said{lost("A", idemtest.LoseRequest)}, 1},
+		"refused":               {[]said{lost("A", refuse)}, 1},
 		"said again":            {[]said{{ref: "A"}, {ref: "A"}, {ref: "B"}, {ref: "B"}}, 2},
 		"reply lost, again":     {[]said{lost("A", reply), {ref: "A"}}, 2},
 		"reply lost, another":   {[]said{lost("A", reply), {ref: "B"}}, 3},
@@ -114,7 +117,8 @@ func TestTheLastReferenceCounts(t *testing.T) {
 		"the same, delayed":        {[]said{{ref: "A"}, lost("B", delay), lost("A", refuse)}, 3},
 		"in doubt, said by a mark": {[]said{{ref: "A"}, lost("B", reply), {ref: "A", mark: true}}, 2},
 	} {
-		for how, end := range map[string]error{"completes": nil, "parks": errPlain} {
+		for how, end := range map[string]error{"completes": nil, "parks": errPlain, "fails": idem.Permanent(errPlain),
+			"releases": idem.NotExecuted(errPlain)} {
 			testOn(t, name+", "+how, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 				net.calls = nil
 				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
@@ -129,23 +133,6 @@ func TestTheLastReferenceCounts(t *testing.T) {
 				}
 				require.Equal(t, tc.refs[len(tc.refs)-1].ref, r.record(t, key).Ref)
 				require.Equal(t, tc.writes, r.count(idemtest.RecordReference))
-			})
-		}
-	}
-}
-
-func TestEveryEndKeepsTheReference(t *testing.T) {
-	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "parked": errPlain,
-		"released": idem.NotExecuted(errPlain)} {
-		for _, fault := range []idemtest.Fault{idemtest.Pass, idemtest.LoseReply, idemtest.LoseRequest, idemtest.Refuse} {
-			testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-				r.faults.Next(idemtest.RecordReference, fault)
-				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
-					_ = idem.SetReference(ctx, "pay_1")
-					return n, end
-				})
-				require.Equal(t, end == nil, err == nil)
-				require.Equal(t, "pay_1", r.record(t, key).Ref)
 			})
 		}
 	}

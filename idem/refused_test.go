@@ -232,30 +232,8 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 	}
 }
 
-// A panic over a refusal ends the attempt as a panic of the handler does.
-func TestPanicOverARefusal(t *testing.T) {
-	for _, op := range append(both, atomically) {
-		r, key := rigOn(t, op)
-		op.Classify = func(_ context.Context, _ any, err error) idem.Class {
-			if err != nil {
-				panic("boom")
-			}
-			return idem.ClassDefault
-		}
-		require.PanicsWithValue(t, "boom", func() {
-			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(effect{n: 1, refuse: errPlain}, nil))
-		})
-		want := under(op, idem.Released, idem.Unknown)
-		if op.Mode == idem.Atomic {
-			want = idem.Absent
-		}
-		require.Equal(t, want, r.state(t, key))
-	}
-}
-
-// A response that is a refusal is the outcome, and is to the rest what an error is:
-// nothing commits with it, and the steps are undone. A handler that wants it
-// otherwise says so.
+// A response that is a refusal is the outcome, and is to the rest what an error is: nothing commits with it, and the
+// steps are undone. A handler that wants it otherwise says so.
 func TestRefusalDropsTheUnitAndUndoesTheSteps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		says   func(context.Context)

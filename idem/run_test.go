@@ -152,6 +152,15 @@ func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 		"typed nil error": {fails((*nilError)(nil)), nil, answered{value: 0, err: (*nilError)(nil)}, "nilError"},
 		"hook": {new(counter).run, func(context.Context, any, error) idem.Class { panic("hook") },
 			answered{thrown: "hook"}, "panic"},
+		"hook over a refusal": {func(ctx context.Context, n int) (int, error) {
+			_, err := pay(effect{n: 1, refuse: errPlain}, nil)(ctx, n)
+			return n, err
+		}, func(_ context.Context, _ any, err error) idem.Class {
+			if err != nil {
+				panic("boom")
+			}
+			return idem.ClassDefault
+		}, answered{thrown: "boom"}, "panic"},
 	} {
 		for _, op := range append(both, atomically) {
 			op.Classify = tc.hook
@@ -322,8 +331,7 @@ func TestTimeLeft(t *testing.T) {
 	}
 }
 
-// A finish that is answered without the conflicting record looks for
-// itself, once.
+// A finish that is answered without the conflicting record looks for itself, once.
 func TestFinishLooksAgain(t *testing.T) {
 	held := func(f idemtest.Fault) func(ctx context.Context, c *idemtest.Call) error {
 		return func(ctx context.Context, c *idemtest.Call) error { _ = c.Do(ctx); return f(ctx, c) }

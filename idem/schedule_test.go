@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Another call reads a lapsed lease, an extension lands, and the other call's takeover (or
-// its park) must fail.
+// Another call reads a lapsed lease, an extension lands, and the other call's takeover (or its park) must fail.
 func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 	for _, op := range both {
 		t.Run(op.Name, func(t *testing.T) {
@@ -24,9 +23,8 @@ func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 				r.clock.Advance(time.Hour)
 				extend := func(ctx context.Context, c *idemtest.Call) error {
 					rec := r.record(t, key)
-					require.NoError(t, r.mem.Extend(ctx, r.clock.Now(), protocol.Extension{
-						ID: rec.ID, Owner: rec.Owner, Write: "the extension", LeaseUntil: r.clock.Now().Add(time.Minute),
-					}))
+					require.NoError(t, r.mem.Extend(ctx, r.clock.Now(), protocol.Extension{ID: rec.ID, Owner: rec.Owner,
+						Write: "the extension", LeaseUntil: r.clock.Now().Add(time.Minute)}))
 					return c.Do(ctx)
 				}
 				other.faults.Next(idemtest.Acquire, idemtest.Pass, extend)
@@ -60,8 +58,7 @@ func TestScheduleOlderExtensionLandsLater(t *testing.T) {
 	})
 }
 
-// A declaration changes between two deployments: the stricter one holds, both
-// ways.
+// A declaration changes between two deployments: the stricter one holds, both ways.
 func TestScheduleDeclarationChanges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before      func(*testing.T, *rig, idem.Key)
@@ -133,10 +130,10 @@ func TestScheduleFrozenWhileTheOutcomeIsRecorded(t *testing.T) {
 			inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 				r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
 					time.Sleep(time.Hour)
-					require.Equal(t, 2, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil }))
+					require.Equal(t, 2, must(t, r.elsewhere(t), key, returns(2)))
 					return fault(ctx, c)
 				}, idemtest.Finish)
-				err := refused(t, r, key, idem.ErrLeaseLost, func(context.Context, int) (int, error) { return 1, nil })
+				err := refused(t, r, key, idem.ErrLeaseLost, returns(1))
 				require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "the handler has run")
 				r.faults.Heal()
 				require.NoError(t, r.engine.Flush(t.Context()))
@@ -153,49 +150,9 @@ func TestScheduleStoreAwayAtTheEndBeforeTheTimeout(t *testing.T) {
 		r := newRig(t, &idem.Options{Lease: time.Second, Margin: time.Millisecond})
 		key := safe.Key("t", "k")
 		r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-		require.Equal(t, 1, must(t, r.inLambda(), key, func(context.Context, int) (int, error) {
-			time.Sleep(2 * time.Second)
-			return 1, nil
-		}))
+		require.Equal(t, 1, must(t, r.inLambda(), key, lasts(2*time.Second)))
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, 1, must(t, r, key, new(counter).run))
 	})
-}
-
-// A repeatable takeover lands without its reply, a stricter deployment parks what
-// lapsed, and only then comes the withdrawal: an attempt before it may have taken
-// effect, so the question stays open.
-func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
-		op := idem.Operation{Name: "changing", Repeat: idem.Repeatable}
-		key := op.Key("t", "k")
-		killed(t, r, key)
-		r.clock.Advance(time.Hour)
-		r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
-		r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
-		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, r.c.run)
-		require.Equal(t, 2, r.record(t, key).Attempt, "the takeover has landed")
-
-		r.clock.Advance(time.Hour)
-		strict := idem.Operation{Name: "changing"}
-		refused(t, r.elsewhere(t), strict.Key("t", "k"), idem.ErrOutcomeUnknown, r.c.run)
-		require.NoError(t, r.engine.Flush(t.Context()))
-		require.Equal(t, idem.Unknown, r.state(t, key), "the question stays open")
-
-		refused(t, r, key, idem.ErrOutcomeUnknown, r.c.run)
-		require.Zero(t, r.c.count())
-	})
-}
-
-// Two calls find the same expired record: one replaces it, the other follows.
-func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
-	r := newRig(t, nil)
-	key, other := unsafe.Key("t", "k"), r.elsewhere(t)
-	leftExpired(t, r, key)
-	other.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
-		require.Equal(t, 77, must(t, r, key, func(context.Context, int) (int, error) { return 77, nil }))
-		return c.Do(ctx)
-	})
-	require.Equal(t, 77, must(t, other, key, fails(errPlain)))
 }

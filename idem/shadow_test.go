@@ -162,11 +162,9 @@ func TestShadowTellsWhatTheLiveModeWouldAnswer(t *testing.T) {
 	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) { twins(t, rand.New(rand.NewPCG(seed, 14)), told) })
 	}
-	for _, want := range []string{
-		"shadow_executed completed", "shadow_executed failed", "shadow_executed released", "shadow_executed unknown",
-		"shadow_duplicate completed", "shadow_duplicate failed", "shadow_duplicate in_progress", "shadow_duplicate unknown",
-		"shadow_key_reused ", "shadow_unobserved ",
-	} {
+	for _, want := range []string{"shadow_executed completed", "shadow_executed failed", "shadow_executed released",
+		"shadow_executed unknown", "shadow_duplicate completed", "shadow_duplicate failed", "shadow_duplicate in_progress",
+		"shadow_duplicate unknown", "shadow_key_reused ", "shadow_unobserved "} {
 		require.Positive(t, told[want], "the sequences never had %q: %v", want, told)
 	}
 }
@@ -219,8 +217,7 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 				if nests {
 					nests = false
 					defer func() { nests = true }()
-					_, _ = idem.Do(context.WithoutCancel(t.Context()), r.engine, key, input,
-						func(context.Context, int) (int, error) { return 2, nil })
+					_, _ = idem.Do(context.WithoutCancel(t.Context()), r.engine, key, input, returns(2))
 				}
 				if panics {
 					panic("as told")
@@ -265,8 +262,7 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 	}
 }
 
-// Nothing that was recorded in shadow is replayed, blocks or parks once it is off. The token
-// stays.
+// Nothing that was recorded in shadow is replayed, blocks or parks once it is off. The token stays.
 func TestSwitchingShadowOffStartsAnew(t *testing.T) {
 	for _, op := range both {
 		for name, first := range map[string]struct {
@@ -402,8 +398,7 @@ func TestStepsInShadowRunUnrecorded(t *testing.T) {
 		{before: unrecorded, acts: each.acts, ref: "ref", log: "ship, charge"}}}.play(t)
 }
 
-// Transactions need an outcome to commit with, and shadow has none: that is said, at
-// start-up where it can be.
+// Transactions need an outcome to commit with, and shadow has none: that is said, at start-up where it can be.
 func TestTransactionsInShadowAreRefusedInWords(t *testing.T) {
 	err := inShadow(atomically).Check()
 	require.ErrorContains(t, err, "use idem.Reserved while the operation is in shadow")

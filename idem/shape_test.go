@@ -60,8 +60,7 @@ func asInput[In any](in In) func(*testing.T, *rig) error {
 	}
 }
 
-// A value of which JSON sees nothing would make all inputs equal: another input would
-// get the first one's outcome.
+// A value of which JSON sees nothing would make all inputs equal: another input would get the first one's outcome.
 func TestInputsThatAllLookTheSameAreRefused(t *testing.T) {
 	for name, do := range map[string]func(*testing.T, *rig) error{
 		"struct":   asInput(hidden{"a"}),
@@ -252,8 +251,7 @@ func do[Out any](t *testing.T) error {
 	return err
 }
 
-// TestInvalidTextIsNotMadeEqual: encoding/json replaces invalid bytes, so that
-// two inputs could share a fingerprint.
+// TestInvalidTextIsNotMadeEqual: encoding/json replaces invalid bytes, so that two inputs could share a fingerprint.
 func TestInvalidTextIsNotMadeEqual(t *testing.T) {
 	engine := engineOver(t, memstore.New(), nil)
 	type nested struct {

@@ -1,6 +1,7 @@
 package idem_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,46 +22,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cancelled runs a step whose caller's context ends, such as by a sibling's failure under an errgroup,
-// while its begin mark is written.
-func cancelled(t *testing.T, r *rig, ctx context.Context, e *effects) error {
-	t.Helper()
-	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
-	r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
-		cancel()
-		return c.Do(ctx)
-	})
-	_, err := idem.Step(inner, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-	require.ErrorIs(t, err, context.Canceled)
-	return err
-}
-
-// A cancellation leaves no write in doubt and no step open that has not begun.
+// The context of a step's caller may end while its begin mark is written, such as by a sibling's failure under an
+// errgroup. That leaves no write in doubt, no step open that has not begun, and does not say for the handler that
+// nothing was executed.
 func TestCancelledStep(t *testing.T) {
-	r, key := rigOn(t, safe)
-	handler := func(last error) func(context.Context) (string, error) {
-		return func(ctx context.Context) (string, error) {
-			_ = cancelled(t, r, ctx, r.e)
-			require.NoError(t, ctx.Err(), "the operation goes on")
-			return "", last
+	for _, op := range both {
+		r, key := rigOn(t, op)
+		attempt := func(end error) error {
+			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+				inner, cancel := context.WithCancel(ctx)
+				defer cancel()
+				r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
+					cancel()
+					return c.Do(ctx)
+				})
+				err := act{name: "ship", once: true}.run(inner, r.e)
+				require.ErrorIs(t, err, context.Canceled)
+				require.NoError(t, ctx.Err(), "the operation goes on")
+				return "", cmp.Or(end, err)
+			})
+			return err
 		}
+		require.ErrorIs(t, attempt(nil), context.Canceled)
+		require.Equal(t, under(op, idem.Released, idem.Unknown), r.state(t, key))
+		require.True(t, r.record(t, key).Steps["ship"].NotExecuted)
+		if op.Repeat == idem.Repeatable {
+			require.ErrorIs(t, attempt(declines), declinedError{})
+			require.Equal(t, idem.Failed, r.state(t, key))
+		}
+		require.Zero(t, r.e.ran("ship"))
 	}
-	errs(t, r, key, steps(handler(errPlain)))
-	require.Zero(t, r.e.ran("ship"))
-	require.True(t, r.record(t, key).Steps["ship"].NotExecuted)
-	refused(t, r, key, declinedError{}, steps(handler(idem.Permanent(declinedError{}))))
-	require.Equal(t, idem.Failed, r.state(t, key))
-}
-
-// Running out of time over a mark does not say for the handler that nothing was
-// executed.
-func TestStepThatDidNotBeginIsNotTheHandlersWord(t *testing.T) {
-	r, key := rigOn(t, unsafe)
-	refused(t, r, key, context.Canceled, func(ctx context.Context, _ int) (string, error) {
-		return "", cancelled(t, r, ctx, r.e)
-	})
-	require.Equal(t, idem.Unknown, r.state(t, key))
 }
 
 // What is recorded is needed to undo it too, cancelled or not.
@@ -80,19 +71,6 @@ func TestCancelledReplay(t *testing.T) {
 	}
 	require.Equal(t, []int{1, 1}, r.e.all("flight", "undo flight"))
 	require.Equal(t, idem.Failed, r.state(t, key))
-}
-
-// In Lambda too a stopped operation's context says why.
-func TestStoppedOperationSaysWhy(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
-		r.faults.Next(idemtest.RecordStep, idemtest.Refuse)
-		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "ship", r.e.step("ship"), nil)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-			require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
-			return 0, err
-		})
-	})
 }
 
 // A handler that returns while a step still runs has no outcome: it would be one of
@@ -211,8 +189,7 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 	})
 }
 
-// A step for which there might be no room does not run, and what came before it can
-// still be undone.
+// A step for which there might be no room does not run, and what came before it can still be undone.
 func TestStepsBeyondTheRoom(t *testing.T) {
 	long := strings.Repeat("n", 90) // fewer steps fill the room
 	for name, result := range map[string]string{"small": "", "large": strings.Repeat("x", 2000)} {
@@ -321,8 +298,7 @@ func TestErrorsOfStepsDoNotFillTheRecord(t *testing.T) {
 	require.LessOrEqual(t, taken, protocol.StepRoom)
 }
 
-// A takeover keeps the record's identity and steps, and shows the same outcome live
-// as on replay.
+// A takeover keeps the record's identity and steps, and shows the same outcome live as on replay.
 func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		op := safe
@@ -345,9 +321,8 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 	})
 }
 
-// The other system may not know the request yet. That it does not is proof only
-// once its longest delay is over; until then the step stays open and is asked about
-// again.
+// The other system may not know the request yet. That it does not is proof only once its longest delay is over; until
+// then the step stays open and is asked about again.
 func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const longest = 10 * time.Minute
@@ -407,8 +382,7 @@ func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
 	require.True(t, r.record(t, key).Steps["ship"].Begun)
 }
 
-// A function that runs after all has a begin mark of its own time, and so has each
-// try of one that had no effect.
+// A function that runs after all has a begin mark of its own time, and so has each try of one that had no effect.
 func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 	for name, tries := range map[string]int{"after it was asked about": 1, "tried again": 2} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
@@ -467,25 +441,16 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 	})
 }
 
-// An operation that is not repeatable runs no attempt that could ask, also if that is so since a deployment: its
-// record is parked.
-func TestInterruptedIsNotAskedOfAnOperationThatIsNotRepeatable(t *testing.T) {
-	scenario{"since a deployment", strictly, func(t *testing.T, r *rig, _ idem.Key) {
-		killedWith(t, r, safe.Key("t", "k"), shipping)
-	}, []tried{
-		{acts: []act{{name: "ship", once: true, ask: works}}, want: idem.ErrOutcomeUnknown, state: idem.Unknown},
-	}}.play(t)
-}
-
 // The write of a step that cannot be shown to have landed stops the operation, and
 // the handler's result does not count.
 func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
-		"request lost": idemtest.LoseRequest} {
+		"request lost": idemtest.LoseRequest, "in Lambda": idemtest.Refuse} {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
 			testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 				r.faults.Always(fault, idemtest.RecordStep)
-				refused(t, r, key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
+				process := r.in(inside(t, name == "in Lambda"))
+				refused(t, process, key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
 					_, err := idem.Step(ctx, "ship", r.e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 					require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
@@ -532,25 +497,7 @@ func TestZombieStopsAtItsNextStep(t *testing.T) {
 	}
 }
 
-// A repeatable operation that hangs in an at-most-once step is parked from the side
-// before the kill, and its own late outcome is still recorded.
-func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
-		kill := time.Now().Add(10 * time.Second)
-		must(t, r.in(idem.WithKillTime(t.Context(), kill)), key, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "pay", func(context.Context) (int, error) {
-				time.Sleep(time.Until(kill) - 10*time.Millisecond) // ignores its context
-				require.Equal(t, idem.Unknown, r.state(t, key))
-				return 7, nil
-			}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-			return 0, err
-		})
-		require.Equal(t, idem.Completed, r.state(t, key))
-	})
-}
-
-// No handler runs into a panic of the engine's when its step panics: it goes on,
-// and the record says what is known.
+// No handler runs into a panic of the engine's when its step panics: it goes on, and the record says what is known.
 func TestPanicInAStep(t *testing.T) {
 	for semantics, want := range map[idem.StepSemantics]idem.State{idem.AtLeastOnce: idem.Released,
 		idem.AtMostOnce: idem.Unknown} {

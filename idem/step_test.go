@@ -316,6 +316,9 @@ func TestInterruptedStepIsClosed(t *testing.T) {
 		asked(safe, declined, "card declined", "ask ship", idem.Failed),
 		asked(safe, errPlain, "plain", "ask ship", idem.Unknown),
 		asked(unsafe, nil, idem.ErrOutcomeUnknown, "", idem.Unknown),
+		scenario{"not repeatable since a deployment", strictly, func(t *testing.T, r *rig, _ idem.Key) {
+			killedWith(t, r, safe.Key("t", "k"), shipping)
+		}, []tried{{acts: []act{{name: "ship", once: true, ask: works}}, want: idem.ErrOutcomeUnknown, state: idem.Unknown}}},
 		undone("undone, took effect", nil, "card declined", "ask charge, undo charge, undo reserve", idem.Failed),
 		undone("undone, had no effect", excluded, nil, "ask charge, undo reserve", idem.Completed),
 		undone("undone, cannot be known", errPlain, open, "ask charge", idem.Unknown),
@@ -348,6 +351,7 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 }
 
 func TestStepRetries(t *testing.T) {
+	const day = 24 * time.Hour
 	many := []error{errPlain, errPlain, errPlain, errPlain, errPlain}
 	permanent, excluded := idem.Permanent(errPlain), idem.NotExecuted(errPlain)
 	for name, tc := range map[string]struct {
@@ -363,8 +367,7 @@ func TestStepRetries(t *testing.T) {
 		"not a permanent error":           {false, idem.Retry{MaxTries: 3}, []error{permanent}, 1, false},
 		"at most once: not a plain error": {true, idem.Retry{MaxTries: 3}, many[:1], 1, false},
 		"at most once: no effect":         {true, idem.Retry{MaxTries: 3}, []error{excluded, excluded}, 3, true},
-		"not past the deadline": {false, idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}, many, 1,
-			false},
+		"not past the deadline":           {false, idem.Retry{MaxTries: 9, InitialDelay: day, MaxDelay: day}, many, 1, false},
 		"with delays that grow to a bound": {false, idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100},
 			many[:4], 5, true},
 	} {
@@ -377,8 +380,7 @@ func TestStepRetries(t *testing.T) {
 	}
 }
 
-// A recorded result that no longer fits stops the operation: guessing would be
-// worse.
+// A recorded result that no longer fits stops the operation: guessing would be worse.
 func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 	r, key := rigOn(t, safe)
 	killedWith(t, r, key, protocol.StepWrite{Name: "charge", Result: []byte(`"panic back"`)})

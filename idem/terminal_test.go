@@ -31,8 +31,7 @@ func inside(t *testing.T, lambda bool) context.Context {
 	return t.Context()
 }
 
-// A result that cannot be stored in time does not keep its outcome from being
-// recorded, before anything is queued.
+// A result that cannot be stored in time does not keep its outcome from being recorded, before anything is queued.
 func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 	for _, op := range both {
 		bubble(t, op.Name, func(t *testing.T) {
@@ -69,10 +68,8 @@ func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 // Whatever is lost on the way to the outcome and its result, both are recorded in the
 // end, nothing runs twice, and the observer hears of one outcome.
 func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
-	faults := map[string]idemtest.Fault{
-		"passes": idemtest.Pass, "no room": noRoom, "reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest,
-		"refused": idemtest.Refuse, "black hole": idemtest.BlackHole,
-	}
+	faults := map[string]idemtest.Fault{"passes": idemtest.Pass, "no room": noRoom, "reply lost": idemtest.LoseReply,
+		"request lost": idemtest.LoseRequest, "refused": idemtest.Refuse, "black hole": idemtest.BlackHole}
 	for fact, first := range faults {
 		for result, second := range faults {
 			for _, lambda := range []bool{true, false} {
@@ -137,7 +134,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 	again := func(t *testing.T, r *rig, key idem.Key) {
 		r.clock.Advance(48 * time.Hour)
-		must(t, r.elsewhere(t), key, func(context.Context, int) (string, error) { return "another", nil })
+		must(t, r.elsewhere(t), key, returns("another"))
 	}
 	for name, between := range map[string]func(*testing.T, *rig, idem.Key){
 		"expired and claimed": again,
@@ -185,8 +182,7 @@ func TestQueuedOutcomeWithoutItsTooLargeResult(t *testing.T) {
 	})
 }
 
-// A commit whose result has no time commits its writes without it, once, and gets it
-// later.
+// A commit whose result has no time commits its writes without it, once, and gets it later.
 func TestCommitBeforeItsResult(t *testing.T) {
 	for name, op := range map[string]idem.Operation{
 		"reserved": safe, "not repeatable": unsafe, "atomic": {Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic},
@@ -235,10 +231,10 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 		handler func(context.Context, int) (int, error)
 		landed  bool // by the first try
 	}{
-		"request lost":  {idemtest.LoseRequest, func(context.Context, int) (int, error) { return 1, nil }, false},
-		"reply lost":    {idemtest.LoseReply, func(context.Context, int) (int, error) { return 1, nil }, true},
+		"request lost":  {idemtest.LoseRequest, returns(1), false},
+		"reply lost":    {idemtest.LoseReply, returns(1), true},
 		"a failure":     {idemtest.Refuse, fails(idem.Permanent(errPlain)), false},
-		"a result owed": {noRoom, func(context.Context, int) (int, error) { return 1, nil }, false},
+		"a result owed": {noRoom, returns(1), false},
 		"not executed":  {idemtest.Refuse, fails(idem.NotExecuted(errPlain)), false},
 	} {
 		testOn(t, name, short, func(t *testing.T, r *rig, key idem.Key) {
@@ -280,15 +276,14 @@ func TestRetentionOfACommitCountsFromItsLastTry(t *testing.T) {
 	})
 }
 
-// A retention that is shorter than what a write may take does not run out before the
-// outcome has landed.
+// A retention that is shorter than what a write may take does not run out before the outcome has landed.
 func TestNoOutcomeIsBornExpired(t *testing.T) {
 	inBubble(t, safe, func(t *testing.T, r *rig, _ idem.Key) {
 		for n, size := range []int{1, 4 << 20} {
 			key := idem.Operation{Name: "short", Retention: time.Second}.Key("t", strings.Repeat("k", n+1))
 			budget := 2*time.Second + time.Duration(size>>20)*time.Second
 			r.faults.Next(idemtest.Finish, slow(budget-time.Millisecond, idemtest.Pass))
-			must(t, r, key, func(context.Context, int) (string, error) { return strings.Repeat("x", size), nil })
+			must(t, r, key, returns(strings.Repeat("x", size)))
 			require.False(t, r.record(t, key).Expired(time.Now()))
 		}
 	})

@@ -68,7 +68,7 @@ func TestARetryAcrossAnUpgradeOfTheFingerprint(t *testing.T) {
 		op    idem.Operation
 		first error // of the handler
 		runs  bool  // the retry runs it again
-		want  any   // of the retry: an error, or a pointer to its type
+		want  any   // of the retry: see expect
 	}{
 		"completed":                {plain, nil, false, nil},
 		"completed, with a secret": {secret, nil, false, nil},
@@ -88,25 +88,15 @@ func TestARetryAcrossAnUpgradeOfTheFingerprint(t *testing.T) {
 				require.NotContains(t, stored, " ", "a record has one version")
 				require.Equal(t, before.of("in")[:2], stored[:2], "the first of the release")
 
-				gets := func(err error) {
-					switch want := c.want.(type) {
-					case nil:
-						require.NoError(t, err)
-					case error:
-						require.ErrorIs(t, err, want)
-					default:
-						require.ErrorAs(t, err, want)
-					}
-				}
 				_, err = after.call(t.Context(), "another", succeeds)
 				require.ErrorIs(t, err, idem.ErrKeyReused)
 				_, err = after.call(t.Context(), "in", func(context.Context) error { runs++; return nil })
 				require.Equal(t, map[bool]int{false: 1, true: 2}[c.runs], runs)
-				gets(err)
+				expect(t, c.want, err)
 
 				// The release of before meets what the other one has left.
 				_, err = before.call(t.Context(), "in", func(context.Context) error { t.Error("it runs again"); return nil })
-				gets(err)
+				expect(t, c.want, err)
 				_, err = before.call(t.Context(), "another", succeeds)
 				require.ErrorIs(t, err, idem.ErrKeyReused)
 			})

@@ -113,10 +113,9 @@ func dieBefore(t *testing.T, r *rig, key idem.Key) {
 	refused(t, h.inLambda(), key, new(*idem.StepInterruptedError), new(counter).run)
 }
 
-// A watched claim is in the index from when it is taken until it ends, due when others may act on its
-// lapse. It carries no expiry: the table does not forget what no sweep has seen. The first
-// at-most-once step watches a claim that was not watched: perhaps no caller comes again for what its
-// process has left half done.
+// A watched claim is in the index from when it is taken until it ends, due when others may act on its lapse. It
+// carries no expiry: the table does not forget what no sweep has seen. The first at-most-once step watches a claim
+// that was not watched: perhaps no caller comes again for what its process has left half done.
 func TestABeginMarkWatchesTheClaim(t *testing.T) {
 	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": errPlain,
 		"parked": errPlain}
@@ -186,16 +185,13 @@ func TestAnInterruptedStepStaysInTheIndex(t *testing.T) {
 		found := *onceOnly
 		found.NotFoundFinalAfter = idem.Immediately
 		found.Interrupted = func(context.Context, time.Time) (int, error) { return 7, nil }
-		got := must(t, r, key, func(ctx context.Context, _ int) (int, error) {
-			return idem.Step(ctx, "charge", one, &found)
-		})
+		got := must(t, r, key, func(ctx context.Context, _ int) (int, error) { return idem.Step(ctx, "charge", one, &found) })
 		require.Equal(t, 7, got)
 		require.Empty(t, r.due(t))
 	}
 }
 
-// What was escalated is due again once an attempt has taken it over: its question is
-// another one.
+// What was escalated is due again once an attempt has taken it over: its question is another one.
 func TestATakeoverOfWhatWasEscalatedIsDueAfterItsLease(t *testing.T) {
 	r, key := rigOn(t, safe)
 	dieInside(t, r, key)
@@ -209,10 +205,9 @@ func TestATakeoverOfWhatWasEscalatedIsDueAfterItsLease(t *testing.T) {
 	require.Zero(t, rec.EscalatedAt)
 }
 
-// A begin mark without a reply, landed or not, after which the process lives on: the function has not
-// run, and the mark is taken back. It leaves nothing in the index once the operation has an outcome,
-// and no open step outside of it before. Only if taking it back gets no reply either may the next
-// attempt find a mark, about which it must ask.
+// A begin mark without a reply, landed or not, after which the process lives on: the function has not run, and the
+// mark is taken back. It leaves nothing in the index once the operation has an outcome, and no open step outside of
+// it before. Only if taking it back gets no reply either may the next attempt find a mark, about which it must ask.
 func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 	reply, request, refuse := idemtest.LoseReply, idemtest.LoseRequest, idemtest.Refuse
 	for name, tc := range map[string]struct {

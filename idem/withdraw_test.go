@@ -108,8 +108,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 	}
 }
 
-// A step ends just when its attempt is being parked from the side: the handler still runs,
-// and keeps its claim.
+// A step ends just when its attempt is being parked from the side: the handler still runs, and keeps its claim.
 func TestParkingFromTheSideReleasesNoHandlerThatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
@@ -173,9 +172,7 @@ func inDoubt(t *testing.T, r *rig, key idem.Key, n int, lands func(i int) bool) 
 		return c.Lost()
 	}, idemtest.Acquire)
 	for range n {
-		calls.Go(func() {
-			refused(t, r.in(context.Background()), key, idem.ErrStoreUnavailable, fails(errPlain))
-		})
+		calls.Go(func() { refused(t, r.in(context.Background()), key, idem.ErrStoreUnavailable, fails(errPlain)) })
 	}
 	calls.Wait()
 	r.faults.Heal()
@@ -333,9 +330,8 @@ func TestAWithdrawalIsNotRememberedForAShortRetention(t *testing.T) {
 	})
 }
 
-// A withdrawal meets an expired record, and the refusal does not show it. TTL deletes that, and
-// the claim lands before the withdrawal reads what stands in its way: its own claim, which it takes
-// for another one's, and leaves.
+// A withdrawal meets an expired record, and the refusal does not show it. TTL deletes that, and the claim lands
+// before the withdrawal reads what stands in its way: its own claim, which it takes for another one's, and leaves.
 func TestAWithdrawalThatMeetsItsOwnClaimTakesItBack(t *testing.T) {
 	for _, op := range both {
 		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
@@ -368,19 +364,4 @@ func TestFailingOpenIsReportedIfTheHandlerRuns(t *testing.T) {
 		require.Zero(t, r.c.count())
 		require.NotContains(t, r.events.take(), "failed_open")
 	})
-}
-
-// What a valid record says is not taken away by a withdrawal.
-func TestAWithdrawalLeavesWhatIsValid(t *testing.T) {
-	for name, before := range map[string]func(*testing.T, *rig, idem.Key){
-		"completed": finished, "released": released, "a claim": killed,
-	} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			before(t, r, key)
-			old := r.record(t, key)
-			r.faults.Next(idemtest.Acquire, idemtest.LoseRequest)
-			refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
-			require.Equal(t, old, r.record(t, key))
-		})
-	}
 }

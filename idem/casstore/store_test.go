@@ -21,10 +21,9 @@ import (
 var now = time.Date(2030, 5, 6, 7, 8, 9, 123e6, time.UTC)
 
 func claim(owner string) protocol.Claim {
-	return protocol.Claim{Record: protocol.Record{
-		ID: "t#op#k", State: protocol.InProgress, Owner: owner, Write: owner, Attempt: 1, Fingerprint: "1:a",
-		LeaseUntil: now.Add(time.Minute), Retention: time.Hour, CreatedAt: now, UpdatedAt: now,
-	}}
+	return protocol.Claim{Record: protocol.Record{ID: "t#op#k", State: protocol.InProgress, Owner: owner, Write: owner,
+		Attempt: 1, Fingerprint: "1:a", LeaseUntil: now.Add(time.Minute), Retention: time.Hour, CreatedAt: now,
+		UpdatedAt: now}}
 }
 
 func step(owner, write, name string, size int) protocol.StepWrite {

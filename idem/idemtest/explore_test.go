@@ -80,19 +80,12 @@ func TestExploreFindsMistakes(t *testing.T) {
 		handler handler
 		want    string
 	}{
-		"a charge without a token": {repeat, func(ctx context.Context, s shop) (string, error) {
-			return "charged", permanent(s.bank().Do(ctx, "charge", ""))
-		}, "bank: charge took place more than once"},
+		"a charge without a token": {repeat, withoutToken, "bank: charge took place more than once"},
 		"another token each time": {repeat, func(ctx context.Context, s shop) (string, error) {
 			return "charged", permanent(s.bank().Do(ctx, "charge", rand.Text()))
 		}, "bank: charge took place more than once"},
-		"an effect before a step": {repeat, func(ctx context.Context, s shop) (string, error) {
-			if err := s.mail().Do(ctx, "welcome", ""); err != nil {
-				return "", permanent(err)
-			}
-			return "charged", step(ctx, s.bank(), "charge", false)
-		}, "mail: welcome took place more than once"},
-		"a swallowed error": {once, swallows, "the caller got a result, and bank: charge has not taken place"},
+		"an effect before a step": {repeat, mailsFirst, "mail: welcome took place more than once"},
+		"a swallowed error":       {once, swallows, "the caller got a result, and bank: charge has not taken place"},
 		"a compensation forgotten": {repeat, func(ctx context.Context, s shop) (string, error) {
 			if err := step(ctx, s.bank(), "charge", false); err != nil {
 				return "", err
@@ -177,8 +170,10 @@ func TestExploreLeavesWhatCannotBeUndone(t *testing.T) {
 	require.Contains(t, r.String(), "runs of")
 }
 
+type asks = func(context.Context, reconcile.Question) (reconcile.Answer, error)
+
 // probe asks the bank about a charge.
-func probe(bank *idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+func probe(bank *idemtest.Provider) asks {
 	return func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
 		switch found, err := bank.Ask(ctx, "charge", q.Token); {
 		case errors.Is(err, idemtest.ErrRejected):
@@ -193,9 +188,7 @@ func probe(bank *idemtest.Provider) func(context.Context, reconcile.Question) (r
 }
 
 // probed has a card charged, and a sweep ask what became of it.
-func probed(
-	ask func(*idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer, error),
-) func(*idemtest.World) {
+func probed(ask func(*idemtest.Provider) asks) func(*idemtest.World) {
 	return func(w *idemtest.World) {
 		w.Sweep(reconcile.Operation{Operation: once, Probe: ask(w.Provider("bank"))})
 		story(once, withToken)(w)
@@ -207,9 +200,7 @@ func accepted(stream bool, work handler, fails func(error) error) func(*idemtest
 	return func(w *idemtest.World) {
 		s := shop{w}
 		worker := func(ctx context.Context, e *idem.Engine, id string) error {
-			_, err := later.Work(ctx, e, repeat, id, func(ctx context.Context, _ string) (string, error) {
-				return work(ctx, s)
-			})
+			_, err := later.Work(ctx, e, repeat, id, func(ctx context.Context, _ string) (string, error) { return work(ctx, s) })
 			return fails(err)
 		}
 		var enqueue later.EnqueueFunc
@@ -248,6 +239,19 @@ func withToken(ctx context.Context, s shop) (string, error) {
 	return "charged", permanent(s.bank().Do(ctx, "charge", idem.Token(ctx)))
 }
 
+// withoutToken may charge it twice.
+func withoutToken(ctx context.Context, s shop) (string, error) {
+	return "charged", permanent(s.bank().Do(ctx, "charge", ""))
+}
+
+// mailsFirst has an effect before its step.
+func mailsFirst(ctx context.Context, s shop) (string, error) {
+	if err := s.mail().Do(ctx, "welcome", ""); err != nil {
+		return "", permanent(err)
+	}
+	return "charged", step(ctx, s.bank(), "charge", false)
+}
+
 // Mistakes of workers are found, and a worker without one is left alone, whatever brings it.
 func TestExploreBringsWorkers(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -262,15 +266,8 @@ func TestExploreBringsWorkers(t *testing.T) {
 			}
 			return withToken(ctx, s)
 		}, again, ""},
-		"a charge without a token": {func(ctx context.Context, s shop) (string, error) {
-			return "charged", permanent(s.bank().Do(ctx, "charge", ""))
-		}, again, "bank: charge took place more than once"},
-		"an effect before a step": {func(ctx context.Context, s shop) (string, error) {
-			if err := s.mail().Do(ctx, "welcome", ""); err != nil {
-				return "", permanent(err)
-			}
-			return "charged", step(ctx, s.bank(), "charge", false)
-		}, again, "mail: welcome took place more than once"},
+		"a charge without a token": {withoutToken, again, "bank: charge took place more than once"},
+		"an effect before a step":  {mailsFirst, again, "mail: welcome took place more than once"},
 		"a rejection after a step that is not marked": {unmarked, func(err error) error {
 			if isRecorded(err) {
 				return nil
@@ -304,21 +301,19 @@ func TestExploreBringsWorkers(t *testing.T) {
 // Mistakes of probes are found.
 func TestExploreFindsMistakesOfProbes(t *testing.T) {
 	for want, s := range map[string]func(*idemtest.World){
-		"the operation failed, and bank: charge stands": probed(
-			func(bank *idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-				return func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
-					if found, err := bank.Ask(ctx, "charge", q.Token); found || err != nil {
-						return reconcile.CompletedWith("charged"), err
-					}
-					return reconcile.FailedWith(idem.Failure{Message: "not found"}), nil // its request may be on its way
+		"the operation failed, and bank: charge stands": probed(func(bank *idemtest.Provider) asks {
+			return func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+				if found, err := bank.Ask(ctx, "charge", q.Token); found || err != nil {
+					return reconcile.CompletedWith("charged"), err
 				}
-			}),
-		"the caller got a result, and bank: charge has not taken place": probed(
-			func(bank *idemtest.Provider) func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-				return func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-					return reconcile.CompletedWith("charged"), nil
-				}
-			}),
+				return reconcile.FailedWith(idem.Failure{Message: "not found"}), nil // its request may be on its way
+			}
+		}),
+		"the caller got a result, and bank: charge has not taken place": probed(func(*idemtest.Provider) asks {
+			return func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				return reconcile.CompletedWith("charged"), nil
+			}
+		}),
 	} {
 		found, err := idemtest.Findings(t, s)
 		require.NoError(t, err)
@@ -347,9 +342,7 @@ func TestExploreFindsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(sample, &event))
 	for name, s := range map[string]func(*idemtest.World){
-		"once": story(once, func(ctx context.Context, s shop) (string, error) {
-			return "charged", permanent(s.bank().Do(ctx, "charge", ""))
-		}),
+		"once":         story(once, withoutToken),
 		"with a token": story(repeat, withToken),
 		"steps": story(repeat, func(ctx context.Context, s shop) (string, error) {
 			if err := step(ctx, s.bank(), "charge", true); err != nil {
@@ -433,9 +426,7 @@ func TestExploreFindsNothing(t *testing.T) {
 		},
 		"SQS": func(w *idemtest.World) {
 			bank := w.Provider("bank")
-			ship := func(ctx context.Context, _ string) error {
-				return permanent(bank.Do(ctx, "charge", idem.Token(ctx)))
-			}
+			ship := func(ctx context.Context, _ string) error { return permanent(bank.Do(ctx, "charge", idem.Token(ctx))) }
 			event := events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m-1", Body: `"order-1"`,
 				EventSource: "aws:sqs", EventSourceARN: "arn:aws:sqs:eu-central-1:1:orders"}}}
 			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
@@ -468,9 +459,7 @@ func TestExploreLeavesTheLogger(t *testing.T) {
 		for n := range 4 {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				t.Parallel()
-				idemtest.Explore(t, story(once, func(ctx context.Context, s shop) (string, error) {
-					return "charged", permanent(s.bank().Do(ctx, "charge", ""))
-				}))
+				idemtest.Explore(t, story(once, withoutToken))
 			})
 		}
 	})
@@ -478,39 +467,21 @@ func TestExploreLeavesTheLogger(t *testing.T) {
 }
 
 func TestExploreRefuses(t *testing.T) {
-	charge := func(ctx context.Context, e *idem.Engine, do func(context.Context) error) (any, error) {
-		return idem.Do(ctx, e, once.Key("acme", "order-1"), 1, func(ctx context.Context, _ int) (int, error) {
-			return 1, do(ctx)
-		})
-	}
 	for want, s := range map[string]func(*idemtest.World){
 		"World.Deliver 0 times": func(*idemtest.World) {},
-		"does the handler leave a goroutine behind": func(w *idemtest.World) {
-			bank := w.Provider("bank")
-			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
-				return charge(ctx, e, func(ctx context.Context) error {
-					go func() { <-make(chan bool) }()
-					return bank.Do(ctx, "charge", "")
-				})
-			})
-		},
-		"where nothing goes wrong there is no effect": func(w *idemtest.World) {
-			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
-				return charge(ctx, e, func(context.Context) error { return nil })
-			})
-		},
+		"does the handler leave a goroutine behind": story(once, func(ctx context.Context, s shop) (string, error) {
+			go func() { <-make(chan bool) }()
+			return "", s.bank().Do(ctx, "charge", "")
+		}),
+		"where nothing goes wrong there is no effect": story(once, func(context.Context, shop) (string, error) {
+			return "", nil
+		}),
 		"where nothing goes wrong mail has no effect": func(w *idemtest.World) {
-			bank := w.Provider("bank")
 			w.Provider("mail")
-			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
-				return charge(ctx, e, func(ctx context.Context) error { return bank.Do(ctx, "charge", "") })
-			})
+			story(once, func(ctx context.Context, s shop) (string, error) { return "", s.bank().Do(ctx, "charge", "") })(w)
 		},
-		"the last caller gets an error, and the story must be one that succeeds": func(w *idemtest.World) {
-			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
-				return charge(ctx, e, func(context.Context) error { return errors.New("no") })
-			})
-		},
+		"the last caller gets an error, and the story must be one that succeeds": story(once,
+			func(context.Context, shop) (string, error) { return "", errors.New("no") }),
 		`accepted; no World.Worker is there for the message to "jobs"; the World.Worker of "job" gets no message; ` +
 			`the World.StreamWorker of "charge" gets no change`: func(w *idemtest.World) {
 			w.Worker("job", func(context.Context, *idem.Engine, []byte) error { return nil })
@@ -520,13 +491,10 @@ func TestExploreRefuses(t *testing.T) {
 				return nil, errors.Join(err, errors.New("accepted"))
 			})
 		},
-		"bank: charge is called with a context that is not of a handler of this run": func(w *idemtest.World) {
-			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
-				return charge(ctx, e, func(context.Context) error {
-					return w.Provider("bank").Do(context.Background(), "charge", "")
-				})
-			})
-		},
+		"bank: charge is called with a context that is not of a handler of this run": story(once,
+			func(_ context.Context, s shop) (string, error) {
+				return "", s.bank().Do(context.Background(), "charge", "")
+			}),
 	} {
 		_, err := idemtest.Findings(t, s)
 		require.ErrorContains(t, err, want)

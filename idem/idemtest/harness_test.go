@@ -23,9 +23,7 @@ import (
 var op = idem.Operation{Name: "op", Repeat: protocol.Repeatable}
 
 func request(h func(context.Context, int) (int, error)) func(context.Context, *idem.Engine) (int, error) {
-	return func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, op.Key("t", "k"), 1, h)
-	}
+	return func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, op.Key("t", "k"), 1, h) }
 }
 
 func double(_ context.Context, n int) (int, error) { return 2 * n, nil }

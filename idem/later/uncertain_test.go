@@ -135,8 +135,7 @@ func TestNothingIsAcceptedThatIsNotRecorded(t *testing.T) {
 	require.NoError(t, d.work())
 }
 
-// The commit of an acceptance arrives when its caller has heard that nothing is certain, and
-// has asked again.
+// The commit of an acceptance arrives when its caller has heard that nothing is certain, and has asked again.
 func TestALateAcceptanceIsNone(t *testing.T) {
 	for _, withdrawn := range []bool{true, false} {
 		d := newDesk(t, statement)
@@ -229,8 +228,7 @@ func TestAWorkerInAtomicModeClaimsBeforeItRuns(t *testing.T) {
 	}
 }
 
-// Steps of accepted work are kept from worker to worker, undone, and counted as those of any
-// other operation.
+// Steps of accepted work are kept from worker to worker, undone, and counted as those of any other operation.
 func TestAWorkersStepsAndAttempts(t *testing.T) {
 	op := repeatable
 	op.MaxAttempts = 3
@@ -292,8 +290,7 @@ func TestAResolutionOfWhatWaitsSettlesNoLaterAttempt(t *testing.T) {
 		return c.Do(ctx)
 	})
 	err := d.resolve(d.reconciler(d.Faults, time.Hour), idem.Failed)
-	require.Equal(t, idem.Unknown, d.record().State,
-		"err %v: attempt 1 was resolved by what was said of no attempt", err)
+	require.Equal(t, idem.Unknown, d.record().State, "err %v: attempt 1 was resolved by what was said of no attempt", err)
 }
 
 // asks are the calls to later, of work that is there or not.

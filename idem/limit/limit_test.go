@@ -68,16 +68,13 @@ func TestACallOverTheLimitHasNoEffect(t *testing.T) {
 func TestALimitIsATenantsAndAnOperationsOwn(t *testing.T) {
 	r := newRig(t, 1)
 	for range 2 {
-		for _, k := range []idem.Key{
-			export.Key("acme", "a"), export.Key("globex", "a"), export.Key(idem.SingleTenant, "a"), export.Key("a#b", "a"),
-		} {
+		for _, k := range []idem.Key{export.Key("acme", "a"), export.Key("globex", "a"), export.Key(idem.SingleTenant, "a"),
+			export.Key("a#b", "a")} {
 			require.NoError(t, r.doKey(k, nil))
 		}
 	}
-	require.Equal(t, []string{
-		"acme#export#limit#3600#" + unix(noon), "globex#export#limit#3600#" + unix(noon),
-		"#export#limit#3600#" + unix(noon), "a%23b#export#limit#3600#" + unix(noon),
-	}, r.counts)
+	require.Equal(t, []string{"acme#export#limit#3600#" + unix(noon), "globex#export#limit#3600#" + unix(noon),
+		"#export#limit#3600#" + unix(noon), "a%23b#export#limit#3600#" + unix(noon)}, r.counts)
 	r.faults.Reset()
 	for i := range 3 {
 		require.NoError(t, r.doKey(idem.Operation{Name: "mail"}.Key("acme", fmt.Sprint(i)), nil))
@@ -407,9 +404,8 @@ func engine(t *testing.T, below protocol.Store, keys int) *idem.Engine {
 	t.Helper()
 	s, err := limit.Over(below, map[string]limit.PerTenant{"export": {Keys: keys, Window: time.Minute}})
 	require.NoError(t, err)
-	e, err := idem.New(s, &idem.Options{
-		ClaimBudget: time.Minute, FinishBudget: time.Minute, Now: func() time.Time { return noon },
-	})
+	e, err := idem.New(s, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute,
+		Now: func() time.Time { return noon }})
 	require.NoError(t, err)
 	return e
 }
@@ -522,10 +518,8 @@ func newRig(t *testing.T, keys int) *rig {
 	var err error
 	r.store, err = limit.Over(base{r.faults, r}, map[string]limit.PerTenant{"export": {Keys: keys, Window: time.Hour}})
 	require.NoError(t, err)
-	r.engine, err = idem.New(r.store, &idem.Options{
-		Now:      func() time.Time { return r.now },
-		Observer: func(_ context.Context, n notice.Notice) { r.kinds = append(r.kinds, n.Kind) },
-	})
+	r.engine, err = idem.New(r.store, &idem.Options{Now: func() time.Time { return r.now },
+		Observer: func(_ context.Context, n notice.Notice) { r.kinds = append(r.kinds, n.Kind) }})
 	require.NoError(t, err)
 	return r
 }

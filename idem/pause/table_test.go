@@ -43,9 +43,8 @@ func table(t *testing.T, without bool) (s store, written, read *float64) {
 	client, err := dynamostore.NewClient(aws.Config{APIOptions: []func(*middleware.Stack) error{ask}},
 		&dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
 	require.NoError(t, err)
-	admin, err := dynamostore.NewAdminStore(client, name, &dynamostore.Options{
-		AttemptTimeout: time.Minute, Budget: 5 * time.Minute, WithoutTransactions: without,
-	})
+	admin, err := dynamostore.NewAdminStore(client, name, &dynamostore.Options{AttemptTimeout: time.Minute,
+		Budget: 5 * time.Minute, WithoutTransactions: without})
 	require.NoError(t, err)
 	return admin, written, read
 }

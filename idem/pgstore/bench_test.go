@@ -87,9 +87,8 @@ func BenchmarkByHand(b *testing.B) {
 	hand := byHand{pool}
 	require.NoError(b, duel.Record(ctx, hand.first))
 	for b.Loop() {
-		require.NoError(b, duel.Run(ctx,
-			duel.Path{Name: "first", ID: duel.NewID, ByHand: hand.first, Idem: side.First, Least: 0.6},
-			duel.Path{Name: "replay", ID: duel.Recorded, ByHand: hand.replay, Idem: side.Replay, Least: 0.5},
+		require.NoError(b, duel.Run(ctx, duel.Path{Name: "first", ID: duel.NewID, ByHand: hand.first, Idem: side.First,
+			Least: 0.6}, duel.Path{Name: "replay", ID: duel.Recorded, ByHand: hand.replay, Idem: side.Replay, Least: 0.5},
 			duel.Path{Name: "statement", ID: duel.Recorded, ByHand: hand.replay, Idem: statement, Least: 0.9}))
 	}
 }

@@ -48,9 +48,8 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestAPoolOfOneIsRefused(t *testing.T) {
-	for url, problem := range map[string]string{
-		"postgres://127.0.0.1/x?pool_max_conns=1": "set pool_max_conns to 2", "": "the pool is nil",
-	} {
+	for url, problem := range map[string]string{"postgres://127.0.0.1/x?pool_max_conns=1": "set pool_max_conns to 2",
+		"": "the pool is nil"} {
 		var pool *pgxpool.Pool
 		if url != "" {
 			var err error

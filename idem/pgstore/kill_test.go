@@ -3,9 +3,6 @@ package pgstore_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,21 +15,14 @@ import (
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/pgstore"
+	"github.com/idem-go/idempotency/idem/testenv/outage"
 	"github.com/idem-go/idempotency/idem/testenv/postgres"
 )
 
 // Whenever the server is killed, also between a commit and its reply: an order is there once if its caller has an
 // outcome or will get one, and not at all otherwise. Its message is sent then, and only then. A handler that is not
-// repeatable runs once: that of another one may run again, and what it wrote before has not committed. IDEM_LONG=1
-// kills it a hundred times, IDEM_KILLS as often as it says.
+// repeatable runs once: that of another one may run again, and what it wrote before has not committed.
 func TestKilledServers(t *testing.T) {
-	kills := 10
-	if os.Getenv("IDEM_LONG") == "1" {
-		kills = 100
-	}
-	if n, err := strconv.Atoi(os.Getenv("IDEM_KILLS")); err == nil {
-		kills = n
-	}
 	server := postgres.Start(t, "fsync=on", "synchronous_commit=on")
 	s := newShop(t, server.URL())
 	_, err := s.pool.Exec(t.Context(), "CREATE TABLE runs (id text NOT NULL, at timestamptz DEFAULT now())")
@@ -56,39 +46,16 @@ func TestKilledServers(t *testing.T) {
 	defer stop()
 	var polls sync.WaitGroup
 	polls.Go(func() { relay.Poll(polling, 20*time.Millisecond, nil) })
-	ops := []idem.Operation{order, atomicOrder, {Name: "repeated", Repeat: idem.Repeatable}}
-
-	var done atomic.Bool
-	var answered, orders atomic.Int64
-	var clients sync.WaitGroup
-	for range 6 {
-		clients.Go(func() {
-			for !done.Load() {
-				n := orders.Add(1)
-				id, op := fmt.Sprint(n), ops[n%int64(len(ops))]
-				for try := 0; try < 3 && !done.Load(); try++ {
-					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-					got, err := idem.Do(ctx, s.engine, op.Key("acme", id), id, pgstore.Transact(s.store, s.handler))
-					cancel()
-					if err == nil {
-						answered.Add(1)
-						if got != "ordered "+id {
-							t.Errorf("order %s got %q", id, got)
-						}
-						break
-					}
-					time.Sleep(time.Millisecond) // the engine answers at once while the server is down
-				}
-			}
-		})
+	opOf := func(id string) idem.Operation {
+		n, err := strconv.Atoi(id)
+		require.NoError(t, err)
+		return []idem.Operation{order, atomicOrder, {Name: "repeated", Repeat: idem.Repeatable}}[n%3]
 	}
-	for range kills {
-		time.Sleep(time.Duration(rand.Int64N(int64(100 * time.Millisecond))))
-		server.Kill()
-		require.NoError(t, server.Start())
-	}
-	done.Store(true)
-	clients.Wait()
+	orders := outage.WhileKilled(t, server, func(id string) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		return idem.Do(ctx, s.engine, opOf(id).Key("acme", id), id, pgstore.Transact(s.store, s.handler))
+	})
 
 	s.pool.Reset() // its connections to servers that were killed
 	require.Eventually(t, func() bool { return s.engine.Flush(t.Context()) == nil }, time.Minute, 100*time.Millisecond)
@@ -100,33 +67,26 @@ func TestKilledServers(t *testing.T) {
 	}, time.Minute, 100*time.Millisecond)
 	stop()
 	polls.Wait()
-	states := map[idem.State]int{}
-	for n := range orders.Load() {
-		id := fmt.Sprint(n + 1)
-		op := ops[(n+1)%int64(len(ops))]
+	orders.Require(t, func(id string) idem.State {
+		op, state, want := opOf(id), idem.Absent, 0
 		rec, err := s.store.Get(t.Context(), op.Key("acme", id).ID())
 		require.NoError(t, err)
-		var rows int
-		require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT count(*) FROM runs WHERE id = $1", id).Scan(&rows))
-		state := idem.Absent
 		if rec != nil {
 			state = rec.State
 		}
-		states[state]++
-		want := 0
 		if state == idem.Completed {
 			want = 1
 		}
+		var rows int
+		require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT count(*) FROM runs WHERE id = $1", id).Scan(&rows))
 		require.Equal(t, want, rows, "order %s, %s of %q", id, state, op.Name)
 		if n, ok := ran.Load(id); ok && op.Repeat == idem.NotRepeatable {
 			require.EqualValues(t, 1, n.(*atomic.Int64).Load(), "order %s of %q", id, op.Name)
 		}
 		_, was := sent.Load(id)
 		require.Equal(t, want == 1, was, "message of order %s, %s of %q", id, state, op.Name)
-	}
-	require.GreaterOrEqual(t, states[idem.Completed], int(answered.Load()))
-	require.Positive(t, answered.Load())
-	t.Logf("%d kills, %d orders, %d answered: %v", kills, orders.Load(), answered.Load(), states)
+		return state
+	})
 }
 
 // sending is a sender that takes each message.

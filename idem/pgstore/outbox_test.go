@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/pgstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/testenv/outage"
 	"github.com/idem-go/idempotency/idem/testenv/postgres"
 )
 
@@ -124,8 +126,7 @@ var _ reconcile.OutboxStore = (*pgstore.Store)(nil)
 // A note whose reply is lost is made again, and known again if it had landed. One of another relay is not taken for it.
 func TestNotesWhoseRepliesAreLost(t *testing.T) {
 	server := postgres.Shared(t)
-	p := newProxy(t, server.Address())
-	p.at, p.once = "UPDATE idem_outbox", true
+	p := outage.NewProxy(t, server.Address())
 	url := strings.Replace(server.Database(t), server.Address(), p.Addr().String(), 1)
 	s, _ := openURL(t, url+unprepared) // each statement is sent with its text
 	b, ctx := s.Outbox(), t.Context()
@@ -136,19 +137,25 @@ func TestNotesWhoseRepliesAreLost(t *testing.T) {
 		require.NotNil(t, found[ref])
 		return found[ref]
 	}
-	for _, landed := range []bool{true, false} {
+	for _, fate := range []outage.Fate{outage.LoseReply, outage.LoseRequest} {
 		m := outboxtest.Order("k")
-		m.ID = outbox.MessageID(fmt.Sprint(landed), base, "placed")
-		e := &outbox.Entry{Record: fmt.Sprint(landed), Message: m, State: outbox.New, Created: base}
+		m.ID = outbox.MessageID(fmt.Sprint(fate), base, "placed")
+		e := &outbox.Entry{Record: fmt.Sprint(fate), Message: m, State: outbox.New, Created: base}
 		require.NoError(t, pgstore.PutMessage(ctx, s, e))
 		noted := func(want bool, note func(e *outbox.Entry) (bool, error)) {
 			t.Helper()
 			e := read(e.Ref())
-			p.forwards.Store(&landed)
+			var lost atomic.Bool
+			p.OnRequest(func(sent string) outage.Fate {
+				if strings.Contains(sent, "UPDATE idem_outbox") && lost.CompareAndSwap(false, true) {
+					return fate
+				}
+				return outage.Pass
+			})
 			ok, err := note(e)
 			require.NoError(t, err)
 			require.Equal(t, want, ok)
-			require.Nil(t, p.forwards.Load(), "a reply was lost")
+			require.True(t, lost.Load())
 		}
 		begin := func(next time.Time) func(e *outbox.Entry) (bool, error) {
 			return func(*outbox.Entry) (bool, error) { return b.Begin(ctx, e, 1, next) }

@@ -3,10 +3,7 @@ package pgstore_test
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +13,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox/outboxtest"
 	"github.com/idem-go/idempotency/idem/pgstore"
+	"github.com/idem-go/idempotency/idem/testenv/outage"
 	"github.com/idem-go/idempotency/idem/testenv/postgres"
 )
 
@@ -189,98 +187,33 @@ func TestTheLeaseIsRenewedDuringATransaction(t *testing.T) {
 	require.True(t, s.has("a"))
 }
 
-// proxy is between a client and the server. It cuts the connection at a commit, or at another text, and that once.
-type proxy struct {
-	net.Listener
-	server string
-	// forwards is whether the server still gets a commit whose reply is lost. Nil cuts nothing.
-	forwards atomic.Pointer[bool]
-	at       string
-	once     bool
-}
-
-func newProxy(t *testing.T, server string) *proxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &proxy{Listener: l, server: server, at: "commit\x00"}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(client)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", p.server)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	var cut atomic.Bool
-	go func() {
-		defer client.Close()
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := server.Read(buf)
-			if err != nil || cut.Load() {
-				return
-			}
-			if _, err := client.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-	}()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := client.Read(buf)
-		if err != nil {
-			return
-		}
-		if forwards := p.forwards.Load(); forwards != nil && strings.Contains(string(buf[:n]), p.at) &&
-			(!p.once || p.forwards.CompareAndSwap(forwards, nil)) {
-			cut.Store(true)
-			if *forwards {
-				_, _ = server.Write(buf[:n])
-				_, _ = io.Copy(io.Discard, client) // until the client's connection ends, with the answer
-			}
-			return
-		}
-		if _, err := server.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
 // A commit whose reply is lost is found out: its caller gets the outcome if it has landed, and else an error, and it
 // does not land later.
 func TestALostCommit(t *testing.T) {
 	server := postgres.Shared(t)
 	url := server.Database(t)
-	p := newProxy(t, server.Address())
+	p := outage.NewProxy(t, server.Address())
 	s := newShop(t, strings.Replace(url, server.Address(), p.Addr().String(), 1))
-	for name, landed := range map[string]bool{"reply lost": true, "request lost": false} {
+	for name, fate := range map[string]outage.Fate{"reply lost": outage.LoseReply, "request lost": outage.LoseRequest} {
 		for mode, op := range map[string]idem.Operation{"reserved": order, "atomic": atomicOrder} {
 			t.Run(name+", "+mode, func(t *testing.T) {
 				s := *s
 				s.t = t
 				id := t.Name()
-				runs := 0
+				runs, landed := 0, fate == outage.LoseReply
 				s.handler = func(ctx context.Context, tx *pgstore.Tx, order string) (string, error) {
 					runs++
 					require.NoError(t, tx.Publish("placed", outboxtest.Order("")))
 					return insert(ctx, tx, order)
 				}
-				p.forwards.Store(&landed)
-				defer p.forwards.Store(nil)
+				p.OnRequest(func(sent string) outage.Fate {
+					if strings.Contains(sent, "commit\x00") {
+						return fate
+					}
+					return outage.Pass
+				})
 				got, err := s.order(op, id)
-				p.forwards.Store(nil)
+				p.OnRequest(func(string) outage.Fate { return outage.Pass })
 				require.Equal(t, landed, s.has(id))
 				require.Equal(t, landed, len(s.messages(op.Key("acme", id).ID())) == 1)
 				require.Equal(t, 1, runs)

@@ -36,11 +36,9 @@ func TestApplyChangesNothingElse(t *testing.T) {
 	begins := protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true}
 	beginsDue := begins
 	beginsDue.Due = lease
-	claim := protocol.Record{
-		ID: "other", Value: "other", State: protocol.InProgress, Repeat: protocol.Repeatable, Fingerprint: otherInput,
-		Owner: "new", Attempt: 8, Write: "w", LeaseUntil: lease, ExpiresAt: expires, Retention: time.Minute,
-		CreatedAt: lease, Uncertain: true,
-	}
+	claim := protocol.Record{ID: "other", Value: "other", State: protocol.InProgress, Repeat: protocol.Repeatable,
+		Fingerprint: otherInput, Owner: "new", Attempt: 8, Write: "w", LeaseUntil: lease, ExpiresAt: expires,
+		Retention: time.Minute, CreatedAt: lease, Uncertain: true}
 	ended := func(r *protocol.Record) { // what every ending sets or removes
 		r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, expires
 		r.Body, r.Failure, r.Uncertain, r.Omitted, r.ResponseVersion = protocol.Body{}, nil, false, false, 0
@@ -61,9 +59,8 @@ func TestApplyChangesNothingElse(t *testing.T) {
 	}
 	settle := func(kind protocol.EventKind, owner string, e protocol.Ending, clear ...string,
 	) func(*protocol.Record, time.Time) (*protocol.Record, error) {
-		return protocol.Settlement{
-			ID: "t#op#x", Kind: kind, Seen: "seen", Write: "w", Owner: owner, Ending: e, ClearSteps: clear,
-		}.Apply
+		return protocol.Settlement{ID: "t#op#x", Kind: kind, Seen: "seen", Write: "w", Owner: owner, Ending: e,
+			ClearSteps: clear}.Apply
 	}
 	says := func(steps ...protocol.StepWrite) func(*protocol.Record, time.Time) (*protocol.Record, error) {
 		return protocol.Settlement{
@@ -125,13 +122,10 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		// A claim on an expired record, withdrawn before or after it landed, must not hand the expired record's
 		// steps to the next attempt, which would skip them. What carries an expiry is no open question.
 		"withdrawn replacement": {with(heldRecord, over), replacement.Apply, withdrawn},
-		"withdrawn replacement that has landed": {
-			func() *protocol.Record { return landed.Clone() }, replacement.Apply, withdrawn,
-		},
-		"extension": {
-			held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
-			func(r *protocol.Record) { r.LeaseUntil, r.Write, r.UpdatedAt = lease, "w", instant },
-		},
+		"withdrawn replacement that has landed": {func() *protocol.Record { return landed.Clone() }, replacement.Apply,
+			withdrawn},
+		"extension": {held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
+			func(r *protocol.Record) { r.LeaseUntil, r.Write, r.UpdatedAt = lease, "w", instant }},
 		"extension without steps": {
 			with(heldRecord, func(r *protocol.Record) { r.Steps = nil }),
 			protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
@@ -139,23 +133,17 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				r.LeaseUntil, r.ExpiresAt, r.Write, r.UpdatedAt, r.Steps = lease, expires, "w", instant, nil
 			},
 		},
-		"extension of a parked attempt": {
-			with(parked, func(r *protocol.Record) { r.Steps = nil }),
+		"extension of a parked attempt": {with(parked, func(r *protocol.Record) { r.Steps = nil }),
 			protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
-			func(r *protocol.Record) { r.LeaseUntil, r.Write, r.UpdatedAt = lease, "w", instant },
-		},
-		"earlier extension": {
-			held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: instant.Add(-time.Hour), ExpiresAt: expires}.Apply,
-			func(*protocol.Record) {},
-		},
+			func(r *protocol.Record) { r.LeaseUntil, r.Write, r.UpdatedAt = lease, "w", instant }},
+		"earlier extension": {held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: instant.Add(-time.Hour),
+			ExpiresAt: expires}.Apply, func(*protocol.Record) {}},
 		"reference": {held, protocol.ReferenceWrite{Owner: "own", Write: "w", Ref: "new", Seen: held().RefWrite}.Apply,
 			func(r *protocol.Record) {
 				r.Ref, r.RefWrite, r.Write, r.UpdatedAt = "new", "w", "w", instant
 			}},
-		"the same reference": {
-			held, protocol.ReferenceWrite{Owner: "own", Write: held().RefWrite, Ref: "new", Seen: "another"}.Apply,
-			func(*protocol.Record) {},
-		},
+		"the same reference": {held, protocol.ReferenceWrite{Owner: "own", Write: held().RefWrite, Ref: "new",
+			Seen: "another"}.Apply, func(*protocol.Record) {}},
 		"postponement": {
 			with(parked, func(r *protocol.Record) { r.Due, r.Sweep = instant, "sweep" }), protocol.Postponement{Seen: "seen",
 				SeenSweep: "sweep", Sweep: "next", Due: lease, Probes: 3, EscalatedAt: instant}.Apply,
@@ -170,18 +158,16 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		},
 		"step": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Result: []byte("2")}.Apply,
 			step("new", two)},
-		"step over its begin mark": {
-			held, protocol.StepWrite{Owner: "own", Write: "w", Name: "open", Result: []byte("2")}.Apply, step("open", two),
-		},
+		"step over its begin mark": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "open",
+			Result: []byte("2")}.Apply, step("open", two)},
 		"begin mark": {held, begins.Apply, step("new", begun)},
 		"begin mark that watches": {due(time.Time{}), beginsDue.Apply, func(r *protocol.Record) {
 			step("new", begun)(r)
 			r.Due = lease
 		}},
 		"begin mark of a watched claim": {due(instant), beginsDue.Apply, step("new", begun)},
-		"completion": {held, finish(protocol.Ending{
-			State: protocol.Completed, Result: []byte("four"), Omitted: true, ExpiresAt: expires, ResponseVersion: 4,
-		}), func(r *protocol.Record) {
+		"completion": {held, finish(protocol.Ending{State: protocol.Completed, Result: []byte("four"), Omitted: true,
+			ExpiresAt: expires, ResponseVersion: 4}), func(r *protocol.Record) {
 			ended(r)
 			r.State, r.Omitted, r.ResponseVersion, r.Steps, r.Probes = protocol.Completed, true, 4, nil, 0
 			r.Body = protocol.Body{Data: []byte("four"), Size: 4, Stored: 4}

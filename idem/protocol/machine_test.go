@@ -12,21 +12,19 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// What a call gets. Columns: the call declares itself NR or R; it brings another
-// input; the record's fingerprint is of a newer version or damaged; the worker
-// comes, NR or R; the call is R, and bounds the attempts that may have taken effect to
-// one, and to two.
+// What a call gets. Columns: the call declares itself NR or R; it brings another input; the record's fingerprint is
+// of a newer version or damaged; the worker comes, NR or R; the call is R, and bounds the attempts that may have
+// taken effect to one, and to two.
 //
 //go:embed testdata/claims.txt
 var claimTable string
 
-// What the other writes do, by their own owner or with the write seen; "-" is refused, "="
-// already holds, "early" must wait, and P C F R U are the states that the record goes to.
-// Columns: extension to a later and to an earlier lease, step, begin mark; complete, fail,
-// release (excluded, uncertain), park; the completion of an owner from before a takeover;
-// another call's park; resolution to completed, failed, released; withdrawal by owner
-// (excluded, uncertain) and by what was seen; an outcome in atomic mode, and acceptance for
-// later; the result that is added to an outcome without it.
+// What the other writes do, by their own owner or with the write seen; "-" is refused, "=" already holds, "early"
+// must wait, and P C F R U are the states that the record goes to. Columns: extension to a later and to an earlier
+// lease, step, begin mark; complete, fail, release (excluded, uncertain), park; the completion of an owner from
+// before a takeover; another call's park; resolution to completed, failed, released; withdrawal by owner (excluded,
+// uncertain) and by what was seen; an outcome in atomic mode, and acceptance for later; the result that is added to
+// an outcome without it.
 //
 //go:embed testdata/writes.txt
 var writeTable string
@@ -65,9 +63,8 @@ func TestClaimTable(t *testing.T) {
 	}
 	bounded := func(attempts int) func(*protocol.Record) protocol.Event {
 		return func(*protocol.Record) protocol.Event {
-			return protocol.Event{
-				Kind: protocol.EventClaim, Repeat: protocol.Repeatable, Fingerprint: thisInput, Margin: skew, MaxAttempts: attempts,
-			}
+			return protocol.Event{Kind: protocol.EventClaim, Repeat: protocol.Repeatable, Fingerprint: thisInput, Margin: skew,
+				MaxAttempts: attempts}
 		}
 	}
 	columns := []func(*protocol.Record) protocol.Event{
@@ -146,9 +143,8 @@ func holds(t *testing.T, written string, columns []protocol.Event) {
 		require.Len(t, table[s.name], len(columns), s.name)
 		for i, ev := range columns {
 			d := protocol.Next(s.rec, ev, instant)
-			got := map[protocol.Action]string{
-				protocol.DoRefuse: "-", protocol.DoNothing: "=", protocol.DoTooEarly: "early", protocol.DoApply: letters[d.To],
-			}[d.Do]
+			got := map[protocol.Action]string{protocol.DoRefuse: "-", protocol.DoNothing: "=", protocol.DoTooEarly: "early",
+				protocol.DoApply: letters[d.To]}[d.Do]
 			require.Equal(t, table[s.name][i], got, "%s, column %d", s.name, i)
 			if d.Do != protocol.DoApply {
 				require.Equal(t, stateOf(s.rec), d.To, "%s, column %d", s.name, i)
@@ -173,10 +169,8 @@ func TestEveryCell(t *testing.T) {
 		for kind := protocol.EventClaim; kind <= protocol.EventProlong; kind++ {
 			for n := range 1 << 8 { // no kind looks at two that share a bit
 				bit := func(i int) bool { return n>>i&1 == 1 }
-				ev := protocol.Event{
-					Kind: kind, Owner: "other", Seen: "stale", Fingerprint: thisInput, LeaseUntil: instant,
-					Uncertain: bit(2), To: states[n>>3&3], Margin: skew,
-				}
+				ev := protocol.Event{Kind: kind, Owner: "other", Seen: "stale", Fingerprint: thisInput, LeaseUntil: instant,
+					Uncertain: bit(2), To: states[n>>3&3], Margin: skew}
 				if bit(0) {
 					ev.Owner = "own"
 				}
@@ -298,10 +292,9 @@ type situation struct {
 	rec  *protocol.Record
 }
 
-// situations are all rows. "R" and "NR" are the stored declaration; a record is
-// live, lapsed (lease and margin over), or in the margin; "expired" is past its
-// ExpiresAt and the margin. Open questions, and claims of operations that are not
-// repeatable, are due.
+// situations are all rows. "R" and "NR" are the stored declaration; a record is live, lapsed (lease and margin over),
+// or in the margin; "expired" is past its ExpiresAt and the margin. Open questions, and claims of operations that are
+// not repeatable, are due.
 func situations() []situation {
 	const (
 		live    = time.Minute
@@ -315,10 +308,8 @@ func situations() []situation {
 		Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
 	open := map[string]protocol.RecordedStep{"ship": {Write: "w-ship"}, "charge": {Begun: true, Write: "w-charge"}}
 	row := func(name string, state protocol.State, lease time.Duration, change ...func(*protocol.Record)) situation {
-		r := &protocol.Record{
-			ID: "t#op#x", State: state, Repeat: protocol.Repeatable, Fingerprint: thisInput, Owner: "own",
-			Write: "seen", Attempt: 1, LeaseUntil: instant.Add(lease), CreatedAt: instant.Add(-time.Hour),
-		}
+		r := &protocol.Record{ID: "t#op#x", State: state, Repeat: protocol.Repeatable, Fingerprint: thisInput, Owner: "own",
+			Write: "seen", Attempt: 1, LeaseUntil: instant.Add(lease), CreatedAt: instant.Add(-time.Hour)}
 		if strings.Contains(name, "NR") {
 			r.Repeat = protocol.NotRepeatable
 		}

@@ -31,8 +31,7 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// The holder stops at the lease's end; an observer waits for the margin too, and
-// has to be past it.
+// The holder stops at the lease's end; an observer waits for the margin too, and has to be past it.
 func TestLapsed(t *testing.T) {
 	r := &protocol.Record{State: protocol.InProgress, LeaseUntil: instant}
 	for _, margin := range []time.Duration{0, skew} {
@@ -148,11 +147,10 @@ func scratch(v reflect.Value) {
 	}
 }
 
-// What is written by those who look after open questions; the words are those of
-// [writeTable], and X is no record. Columns: the owner's reference; a postponement that
-// has read none before it, the one before it, and another write; forgetting what was
-// read, and another write; keeping what was read for longer, and another write; a resolution
-// over an earlier one to completed, failed, released, and of another write.
+// What is written by those who look after open questions; the words are those of [writeTable], and X is no record.
+// Columns: the owner's reference; a postponement that has read none before it, the one before it, and another write;
+// forgetting what was read, and another write; keeping what was read for longer, and another write; a resolution over
+// an earlier one to completed, failed, released, and of another write.
 //
 //go:embed testdata/questions.txt
 var questionTable string
@@ -177,10 +175,8 @@ func TestQuestionTable(t *testing.T) {
 // Tools show the words of one vocabulary, also one that they do not know.
 func TestEachWordAboutAStepHasItsText(t *testing.T) {
 	texts := map[string]bool{}
-	for _, w := range []protocol.StepVerdict{
-		protocol.StepTookEffect, protocol.StepWithoutResult, protocol.StepFailed, protocol.StepNotExecuted,
-		protocol.StepUndone, "postponed",
-	} {
+	for _, w := range []protocol.StepVerdict{protocol.StepTookEffect, protocol.StepWithoutResult, protocol.StepFailed,
+		protocol.StepNotExecuted, protocol.StepUndone, "postponed"} {
 		require.Equal(t, w == "postponed", strings.Contains(w.Text(), "is said to be"), w)
 		texts[w.Text()] = true
 	}

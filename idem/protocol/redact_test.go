@@ -27,10 +27,8 @@ func TestARedactedErrorSaysWhatIsWrongWithoutWhatWasSent(t *testing.T) {
 		cause any
 		want  string
 	}{
-		"a number": {decoding(`{"Card":4111111111111111}`),
-			`the JSON number at byte 24 does not fit "Card" of type int32`},
-		"a string": {decoding(`{"Card":"secret"}`),
-			`the JSON string at byte 16 does not fit "Card" of type int32`},
+		"a number": {decoding(`{"Card":4111111111111111}`), `the JSON number at byte 24 does not fit "Card" of type int32`},
+		"a string": {decoding(`{"Card":"secret"}`), `the JSON string at byte 16 does not fit "Card" of type int32`},
 		"a type's decoder": {decoding(`{"Born":"secret, 1 High Street"}`),
 			"an error of type *time.ParseError"},
 		"no member": {json.Unmarshal([]byte("[-4111111111111111]"), &[]int32{}),

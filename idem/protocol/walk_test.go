@@ -131,9 +131,8 @@ func (w *state) land(t *testing.T, s sent) bool {
 	return true
 }
 
-// settled requires what holds for the writes from outside: a release waits until nobody can
-// be running, a question is due when it is opened and is never forgotten, and a
-// postponement goes by what it has read.
+// settled requires what holds for the writes from outside: a release waits until nobody can be running, a question is
+// due when it is opened and is never forgotten, and a postponement goes by what it has read.
 func (w *state) settled(t *testing.T, s sent, before, next *protocol.Record) {
 	require.True(t, s.seen == "" || before.Write == s.seen, "%s lands over what it has not read: %v", s.what, w.trail)
 	if s.settles && next.State == protocol.Released {
@@ -202,8 +201,7 @@ func (w *state) check(t *testing.T) {
 	}
 }
 
-// key names a state up to the names of its ids and the absolute time, so that
-// equal states are walked once.
+// key names a state up to the names of its ids and the absolute time, so that equal states are walked once.
 func (w *state) key() string {
 	names := map[string]int{"": 0}
 	id := func(s string) int {
@@ -252,8 +250,7 @@ func TestNoPathRunsAgainAfterAnUncertainAttempt(t *testing.T) {
 	require.Greater(t, found, 10_000)
 }
 
-// walk goes through the states that are so many moves away, and returns how many there
-// are.
+// walk goes through the states that are so many moves away, and returns how many there are.
 func walk(t *testing.T, states []*state, depth int, moves func(*state) []*state) int {
 	seen := map[string]bool{}
 	for d := range depth {
@@ -288,11 +285,9 @@ func (w *state) run(t *testing.T) (next []*state) {
 
 // newClaim is the claim that the engine makes of a decision.
 func (w *state) newClaim(do protocol.Action, c caller) protocol.Claim {
-	r := protocol.Record{
-		ID: "t#op#x", State: protocol.InProgress, Repeat: c.repeat, Fingerprint: thisInput,
-		Owner: w.id("o"), Write: w.id("w"),
-		Attempt: 1, LeaseUntil: w.now.Add(walkLease), Retention: walkRetention, CreatedAt: w.now, UpdatedAt: w.now,
-	}
+	r := protocol.Record{ID: "t#op#x", State: protocol.InProgress, Repeat: c.repeat, Fingerprint: thisInput,
+		Owner: w.id("o"), Write: w.id("w"), Attempt: 1, LeaseUntil: w.now.Add(walkLease), Retention: walkRetention,
+		CreatedAt: w.now, UpdatedAt: w.now}
 	watch := protocol.WatchNotRepeatable
 	if c.watched {
 		watch = protocol.WatchAlways
@@ -308,8 +303,7 @@ func (w *state) withdrawal(c protocol.Claim) sent {
 	return sent{what: "withdrawal", apply: wd.Apply, ids: []string{wd.Owner, wd.Write, c.Record.Owner, c.Seen}}
 }
 
-// caller is what a deployment says of its operation. One that is not repeatable is
-// watched.
+// caller is what a deployment says of its operation. One that is not repeatable is watched.
 type caller struct {
 	repeat      protocol.Repeat
 	watched     bool
@@ -320,9 +314,8 @@ type caller struct {
 func (w state) call(t *testing.T, by caller) (next []*state) {
 	repeat := by.repeat
 	name := "call " + repeat.String()
-	d := protocol.Next(w.rec, protocol.Event{
-		Kind: protocol.EventClaim, Fingerprint: thisInput, Repeat: repeat, MaxAttempts: by.maxAttempts, Margin: skew,
-	}, w.now)
+	d := protocol.Next(w.rec, protocol.Event{Kind: protocol.EventClaim, Fingerprint: thisInput, Repeat: repeat,
+		MaxAttempts: by.maxAttempts, Margin: skew}, w.now)
 	switch d.Do {
 	case protocol.DoPark:
 		v := w.copy(name + " parks")
@@ -362,9 +355,8 @@ func (w state) call(t *testing.T, by caller) (next []*state) {
 	require.True(t, withdrawn.land(t, withdrawn.withdrawal(c)))
 	withdrawn.late = append(withdrawn.late, claim)
 	require.True(t, v.land(t, claim))
-	v.actors = append(v.actors, actor{
-		claim: c, running: true, dirty: true, strict: c.Record.Repeat == protocol.NotRepeatable, maxAttempts: by.maxAttempts,
-	})
+	v.actors = append(v.actors, actor{claim: c, running: true, dirty: true,
+		strict: c.Record.Repeat == protocol.NotRepeatable, maxAttempts: by.maxAttempts})
 	return append(next, v, unknown, withdrawn)
 }
 
@@ -451,8 +443,7 @@ func (w state) act(t *testing.T, i int) (next []*state) {
 	return append(next, v)
 }
 
-// completesWithoutResult is a completion that is written, now or later, before its
-// result, which is under way.
+// completesWithoutResult is a completion that is written, now or later, before its result, which is under way.
 func (w state) completesWithoutResult(t *testing.T, i int, whole protocol.Finish) (next []*state) {
 	v := w.copy("first without its result")
 	fact, result := whole, whole
@@ -523,9 +514,8 @@ func (w state) outside(t *testing.T) (next []*state) {
 // soon will be: two sweeps that read now and write later, a webhook, an operator, the late
 // attempt, a client's retry, lost replies, and people who forget a record.
 
-// settle is what can be done from outside about the record as it is: one write, which
-// lands now, or is under way. Who sends it makes no difference, nor how many have: each
-// lands if the record is still what its sender has read.
+// settle is what can be done from outside about the record as it is: one write, which lands now, or is under way. Who
+// sends it makes no difference, nor how many have: each lands if the record is still what its sender has read.
 func (w *state) settle(t *testing.T) (next []*state) {
 	for _, make := range w.writes() {
 		v := w.copy("")
@@ -539,8 +529,7 @@ func (w *state) settle(t *testing.T) (next []*state) {
 	return next
 }
 
-// writes are the writes from outside to the record as it is, by the rules of package
-// reconcile.
+// writes are the writes from outside to the record as it is, by the rules of package reconcile.
 func (w *state) writes() (all []func(*state) sent) {
 	can := func(ev protocol.Event) bool {
 		ev.Seen, ev.Margin = w.rec.Write, skew
@@ -620,10 +609,8 @@ func (w *state) goesOn(again bool) sent {
 }
 
 func (w *state) postpone(escalate bool) sent {
-	p := protocol.Postponement{
-		ID: w.rec.ID, Seen: w.rec.Write, SeenSweep: w.rec.Sweep, Sweep: w.id("s"),
-		Due: w.now.Add(time.Minute), Probes: w.rec.Probes + 1, EscalatedAt: w.rec.EscalatedAt,
-	}
+	p := protocol.Postponement{ID: w.rec.ID, Seen: w.rec.Write, SeenSweep: w.rec.Sweep, Sweep: w.id("s"),
+		Due: w.now.Add(time.Minute), Probes: w.rec.Probes + 1, EscalatedAt: w.rec.EscalatedAt}
 	if escalate {
 		p.EscalatedAt = w.now
 	}

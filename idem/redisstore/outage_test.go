@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/redisstore"
+	"github.com/idem-go/idempotency/idem/testenv/outage"
 	"github.com/idem-go/idempotency/idem/testenv/redis"
 )
 
@@ -231,9 +231,8 @@ func TestRefusals(t *testing.T) {
 				return do(t, s.client, "PING").Error() != nil
 			}, time.Minute, 10*time.Millisecond)
 		}, end: func() { did(t, s.client, "SCRIPT", "KILL") }},
-		{word: "NOPERM", works: true,
-			begin: func() { did(t, admin, "ACL", "SETUSER", "default", "-evalsha") },
-			end:   func() { did(t, admin, "ACL", "SETUSER", "default", "+@all") }},
+		{word: "NOPERM", works: true, begin: func() { did(t, admin, "ACL", "SETUSER", "default", "-evalsha") },
+			end: func() { did(t, admin, "ACL", "SETUSER", "default", "+@all") }},
 		// The script may have made a part of its change before.
 		{word: "can't run this command", ambiguous: true, works: true,
 			begin: func() { did(t, admin, "ACL", "SETUSER", "default", "-hset") },
@@ -311,11 +310,9 @@ func TestConnectionsThatAreNotMade(t *testing.T) {
 	require.False(t, failed.Ambiguous, "%v", err)
 	did(t, admin, "CONFIG", "SET", "maxclients", "100")
 
-	for _, fn := range []error{
-		errors.New("there is no token"),
-		fmt.Errorf("there is no token: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}),
-		fmt.Errorf("there is no token: %w", context.DeadlineExceeded),
-	} {
+	for _, fn := range []error{errors.New("there is no token"), fmt.Errorf("there is no token: %w",
+		&net.OpError{Op: "dial", Err: errors.New("refused")}), fmt.Errorf("there is no token: %w",
+		context.DeadlineExceeded)} {
 		fault.Store(&fn)
 		require.False(t, fails("there is no token").Down, "%v", fn)
 	}
@@ -324,107 +321,39 @@ func TestConnectionsThatAreNotMade(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// proxy is between a client and the server. It cuts the connection at a change.
-type proxy struct {
-	net.Listener
-	server string
-	// cut is how many changes are cut off, with reads if it is more than one; forwards says whether the server still
-	// gets them.
-	cut      atomic.Int64
-	forwards atomic.Bool
-	// replies, if set, changes what the server replies.
-	replies atomic.Pointer[strings.Replacer]
-}
-
-func newProxy(t *testing.T, server string) *proxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &proxy{Listener: l, server: server}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(client)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", p.server)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	var cut atomic.Bool
-	go func() {
-		defer client.Close()
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := server.Read(buf)
-			if err != nil || cut.Load() {
-				return
-			}
-			reply := string(buf[:n])
-			if r := p.replies.Load(); r != nil {
-				reply = r.Replace(reply)
-			}
-			if _, err := io.WriteString(client, reply); err != nil {
-				return
-			}
-		}
-	}()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := client.Read(buf)
-		if err != nil {
-			return
-		}
-		sent, cuts := string(buf[:n]), p.cut.Load()
-		if strings.Contains(sent, "EVAL") && cuts > 0 || strings.Contains(sent, "HMGET") && cuts > 1 {
-			p.cut.Add(-1)
-			cut.Store(true)
-			if p.forwards.Load() {
-				_, _ = server.Write(buf[:n])
-				_, _ = io.Copy(io.Discard, client) // until the client's connection ends, with the answer
-			}
-			return
-		}
-		if _, err := server.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
 // A change whose reply is lost may have been made. It is sent again, and knows itself.
 func TestLostReplies(t *testing.T) {
 	server := redis.Start(t)
-	p := newProxy(t, server.Address())
+	p := outage.NewProxy(t, server.Address())
 	s := newShop(t, connect(t, p.Addr().String()))
-	for name, forwards := range map[string]bool{"reply lost": true, "request lost": false} {
-		p.forwards.Store(forwards)
+	var cut atomic.Int64 // how many changes, with reads if it is more than one
+	for name, fate := range map[string]outage.Fate{"reply lost": outage.LoseReply, "request lost": outage.LoseRequest} {
+		p.OnRequest(func(sent string) outage.Fate {
+			n := cut.Load()
+			if strings.Contains(sent, "EVAL") && n > 0 || strings.Contains(sent, "HMGET") && n > 1 {
+				cut.Add(-1)
+				return fate
+			}
+			return outage.Pass
+		})
 		t.Run(name, func(t *testing.T) {
 			runs := s.runs.Load()
 			s.handler = func(_ context.Context, id string) (string, error) {
-				p.cut.Store(1)
+				cut.Store(1)
 				return "ordered " + id, nil
 			}
-			p.cut.Store(1)
+			cut.Store(1)
 			got, err := s.order(name)
 			require.NoError(t, err)
 			require.Equal(t, "ordered "+name, got)
 			require.Equal(t, runs+1, s.runs.Load())
 
-			p.cut.Store(1 << 20)
+			cut.Store(1 << 20)
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			err = s.store.Acquire(ctx, time.Now(), protocol.Claim{Record: protocol.Record{
 				ID: order.Key("acme", name+" in doubt").ID(), State: idem.InProgress, Owner: "a", Write: "a"}})
-			p.cut.Store(0)
+			cut.Store(0)
 			failed := new(protocol.StoreError)
 			require.ErrorAs(t, err, &failed)
 			require.True(t, failed.Ambiguous && failed.Down && !failed.Throttled, "%v", err)

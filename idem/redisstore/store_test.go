@@ -19,6 +19,7 @@ import (
 	"github.com/idem-go/idempotency/idem/limit"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/redisstore"
+	"github.com/idem-go/idempotency/idem/testenv/outage"
 	"github.com/idem-go/idempotency/idem/testenv/redis"
 )
 
@@ -133,11 +134,11 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 	did(t, client, "ACL", "SETUSER", "default", "-config")
 	wrong(durable, "has appendonly no") // INFO says it too
 	wrong(lossy, "")
-	managed := newProxy(t, server.Address())
-	managed.replies.Store(strings.NewReplacer("os:Linux ", "os:Amazon", "os:Darwin ", "os:Amazon "))
+	managed := outage.NewProxy(t, server.Address())
+	managed.OnReply(strings.NewReplacer("os:Linux ", "os:Amazon", "os:Darwin ", "os:Amazon ").Replace)
 	memoryDB, _ := open(t, connect(t, managed.Addr().String()), redisstore.Durable)
 	wrong(memoryDB, "")
-	managed.replies.Store(strings.NewReplacer("-NOPERM ", "-ERR "))
+	managed.OnReply(strings.NewReplacer("-NOPERM ", "-ERR ").Replace)
 	wrong(memoryDB, "") // of a server without the command
 	did(t, client, "ACL", "SETUSER", "default", "-info")
 	require.ErrorContains(t, lossy.Check(t.Context()), "cannot be checked: idem: store: NOPERM")
@@ -171,11 +172,11 @@ func (sentinel) Mode() valkey.ClientMode { return valkey.ClientModeSentinel }
 
 // A server whose clock is ahead would remove records too early.
 func TestCheckComparesTheClocks(t *testing.T) {
-	p := newProxy(t, redis.Start(t, "maxmemory-policy=noeviction").Address())
+	p := outage.NewProxy(t, redis.Start(t, "maxmemory-policy=noeviction").Address())
 	store, _ := open(t, connect(t, p.Addr().String()), redisstore.Lossy)
 	require.NoError(t, store.Check(t.Context()))
 	says := func(first string) error {
-		p.replies.Store(strings.NewReplacer("server_time_usec:1", "server_time_usec:"+first))
+		p.OnReply(strings.NewReplacer("server_time_usec:1", "server_time_usec:"+first).Replace)
 		return store.Check(t.Context())
 	}
 	require.NoError(t, says("0"), "one that is behind keeps them longer")

@@ -130,10 +130,9 @@ func TestALookupDoesNotStandForTheCheck(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, rec)
 		none := errors.New("no claim")
-		_, err = b.engine.Execute(t.Context(), idem.Call{
-			Key: b.op.Key("t", "one"), NoClaim: none, Fingerprint: protocol.FingerprintOf(1, [32]byte{}),
-			Run: func(context.Context) idem.Answer { t.Error("runs"); return idem.Answer{} },
-		})
+		_, err = b.engine.Execute(t.Context(), idem.Call{Key: b.op.Key("t", "one"), NoClaim: none,
+			Fingerprint: protocol.FingerprintOf(1, [32]byte{}),
+			Run:         func(context.Context) idem.Answer { t.Error("runs"); return idem.Answer{} }})
 		require.ErrorIs(t, err, none)
 	}
 	require.Empty(t, r.store.Records())
@@ -147,11 +146,9 @@ func TestALookupDoesNotStandForTheCheck(t *testing.T) {
 // operation fails open as ever.
 func TestFaultsOfTheCheck(t *testing.T) {
 	for _, m := range []idemtest.Method{idemtest.Get, idemtest.Finish} {
-		for name, fault := range map[string]idemtest.Fault{
-			"reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest,
-			"refused": idemtest.Refuse, "denied": idemtest.Deny,
-			"unreadable": idemtest.Unreadable, "conflict": idemtest.BareConflict,
-		} {
+		for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
+			"request lost": idemtest.LoseRequest, "refused": idemtest.Refuse, "denied": idemtest.Deny,
+			"unreadable": idemtest.Unreadable, "conflict": idemtest.BareConflict} {
 			for _, policy := range []idem.StorePolicy{idem.FailClosed, idem.FailOpen} {
 				for _, dies := range []bool{false, true} {
 					r := newRig(t)

@@ -178,9 +178,7 @@ type rig struct {
 	ran   atomic.Int64
 }
 
-func newRig(t *testing.T) *rig {
-	return &rig{t: t, clock: &idemtest.Clock{}, store: memstore.New()}
-}
+func newRig(t *testing.T) *rig { return &rig{t: t, clock: &idemtest.Clock{}, store: memstore.New()} }
 
 // process is one that has made the operation with its secret.
 type process struct {
@@ -210,9 +208,7 @@ func (p *process) restart() {
 // charge executes the key, and returns which execution its outcome is of.
 func (p *process) charge(value string) (string, error) {
 	return idem.Do(p.t.Context(), p.engine, p.op.Key("t", value), "input of "+value,
-		func(context.Context, string) (string, error) {
-			return fmt.Sprint("execution ", p.ran.Add(1)), nil
-		})
+		func(context.Context, string) (string, error) { return fmt.Sprint("execution ", p.ran.Add(1)), nil })
 }
 
 // runs requires that the key is executed for the first time.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -106,15 +105,7 @@ func TestServersAndDatabasesAreApart(t *testing.T) {
 
 func TestServerAndFolderEndWithTheTestProcess(t *testing.T) {
 	Shared(t)
-	parent, pid, folder := childtest.Rerun(t, helperEnv)
-	require.False(t, childtest.Gone(pid))
-	require.DirExists(t, folder)
-	require.NoError(t, parent.Process.Kill())
-	childtest.RequireGone(t, pid)
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(folder)
-		return os.IsNotExist(err)
-	}, time.Minute, 10*time.Millisecond)
+	childtest.RequireEndsWithParent(t, helperEnv)
 }
 
 func TestWrongSettingShowsItsReason(t *testing.T) {

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -92,15 +91,7 @@ func TestReplicaOfKilledMasterTakesOver(t *testing.T) {
 
 func TestServerAndFolderEndWithTheTestProcess(t *testing.T) {
 	Start(t)
-	parent, pid, folder := childtest.Rerun(t, helperEnv)
-	require.False(t, childtest.Gone(pid))
-	require.DirExists(t, folder)
-	require.NoError(t, parent.Process.Kill())
-	childtest.RequireGone(t, pid)
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(folder)
-		return os.IsNotExist(err)
-	}, time.Minute, 10*time.Millisecond)
+	childtest.RequireEndsWithParent(t, helperEnv)
 }
 
 func TestWhatIsMissingIsNamed(t *testing.T) {

@@ -233,6 +233,21 @@ func Rerun(t *testing.T, variable string, env ...string) (cmd *exec.Cmd, pid int
 	return cmd, pid, endpoint
 }
 
+// RequireEndsWithParent reruns the test binary for a server that says its folder, kills it, and waits until the server
+// and the folder are gone.
+func RequireEndsWithParent(t *testing.T, variable string) {
+	t.Helper()
+	parent, pid, folder := Rerun(t, variable)
+	require.False(t, Gone(pid))
+	require.DirExists(t, folder)
+	require.NoError(t, parent.Process.Kill())
+	RequireGone(t, pid)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(folder)
+		return os.IsNotExist(err)
+	}, time.Minute, 10*time.Millisecond)
+}
+
 // EnvRequire set to 1 makes a test fail that would be skipped because it has no server.
 const EnvRequire = "IDEM_REQUIRE_DYNAMODB"
 
