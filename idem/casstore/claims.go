@@ -40,6 +40,6 @@ func (c *claims) note(w *Change) {
 		c.rows = map[string]Row{}
 	}
 	row := w.Row
-	row.rec = w.rec
+	row.rec = w.rec.Clone()
 	c.rows[w.Row.ID] = row
 }

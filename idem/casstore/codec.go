@@ -36,7 +36,7 @@ func encode(rec *protocol.Record, c *Change) (err error) {
 	row.LeaseUntil, row.ExpiresAt = at(rec.LeaseUntil, time.Millisecond), at(rec.ExpiresAt, time.Second)
 	row.CreatedAt, row.UpdatedAt, row.Due = down(rec.CreatedAt), down(rec.UpdatedAt), down(rec.Due)
 	row.OpenSince, row.EscalatedAt = down(rec.OpenSince), down(rec.EscalatedAt)
-	row.Body = outline(rec.Body, inRow, c.Put)
+	row.Body = c.outline(rec.Body, inRow)
 	c.Row.Body, row.Body.Data = row.Body.Data, nil
 	row.Steps = maps.Clone(rec.Steps)
 	room := stepsInRow
@@ -49,7 +49,7 @@ func encode(rec *protocol.Record, c *Change) (err error) {
 			limit = lateInRow
 		}
 		if len(st.Body.Data) > limit {
-			st.Body = outline(st.Body, limit, c.Put)
+			st.Body = c.outline(st.Body, limit)
 			row.Steps[name] = st
 		}
 	}
@@ -59,20 +59,23 @@ func encode(rec *protocol.Record, c *Change) (err error) {
 	}
 	if rec.State == protocol.InProgress {
 		row.Record.Retention, row.Body.Data = time.Duration(row.Retention)*time.Second, c.Row.Body
-		c.rec = row.Record.Clone()
+		c.rec = &row.Record
 	}
 	c.Expires, c.Due, c.Shard = rec.ExpiresAt, rec.Due, shardOf(rec)
 	return nil
 }
 
 // outline makes a part of a result that is larger than the limit.
-func outline(b protocol.Body, limit int, parts map[string][]byte) protocol.Body {
+func (c *Change) outline(b protocol.Body, limit int) protocol.Body {
 	if len(b.Data) <= limit {
 		return b
 	}
 	sum := sha256.Sum256(b.Data)
 	part := protocol.Body{Parts: 1, Size: b.Size, Stored: len(b.Data), Digest: sum[:]}
-	parts[partName(part)] = b.Data
+	if c.Put == nil {
+		c.Put = map[string][]byte{}
+	}
+	c.Put[partName(part)] = b.Data
 	return part
 }
 
@@ -80,17 +83,16 @@ func outline(b protocol.Body, limit int, parts map[string][]byte) protocol.Body 
 func partName(b protocol.Body) string { return base64.RawURLEncoding.EncodeToString(b.Digest) }
 
 // partsOf are the names of a record's parts.
-func partsOf(rec *protocol.Record) map[string]bool {
-	names := map[string]bool{}
+func partsOf(rec *protocol.Record) (names []string) {
 	if rec == nil {
-		return names
+		return nil
 	}
 	if rec.Body.Parts > 0 {
-		names[partName(rec.Body)] = true
+		names = append(names, partName(rec.Body))
 	}
 	for _, st := range rec.Steps {
 		if st.Body.Parts > 0 {
-			names[partName(st.Body)] = true
+			names = append(names, partName(st.Body))
 		}
 	}
 	return names

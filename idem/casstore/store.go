@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -132,20 +131,17 @@ func (s *Store) change(old, next *protocol.Record, w with) (*Change, error) {
 		}
 		c.Entry = e
 	}
-	before := partsOf(old)
 	if next != nil {
-		c.Put = map[string][]byte{}
 		if err := encode(next, c); err != nil {
 			return nil, err
 		}
-		for name := range partsOf(next) {
-			delete(before, name)
-		}
-		for name := range c.Put {
-			delete(before, name)
+	}
+	kept := partsOf(next)
+	for _, name := range partsOf(old) {
+		if _, put := c.Put[name]; !put && !slices.Contains(kept, name) {
+			c.Drop = append(c.Drop, name)
 		}
 	}
-	c.Drop = slices.Collect(maps.Keys(before))
 	return c, nil
 }
 

@@ -89,13 +89,11 @@ func change(ctx context.Context, on querier, c *casstore.Change, messages ...*ou
 	row casstore.Row, written, known bool, err error) {
 	sql, args := statement(c, messages)
 	var version *int64
-	var data *string
-	var body []byte
-	if err := on.QueryRow(ctx, sql, args...).Scan(&written, &version, &data, &body); err != nil {
-		return row, false, false, err
+	if err := on.QueryRow(ctx, sql, args...).Scan(&written, &version, &row.Data, &row.Body); err != nil {
+		return casstore.Row{}, false, false, err
 	}
-	if !written && version != nil {
-		row = casstore.Row{ID: c.Row.ID, Version: *version, Data: []byte(*data), Body: body}
+	if version != nil {
+		row.ID, row.Version = c.Row.ID, *version
 	}
 	// A row in the way of an insert that is not there, or one with the very version, was written in the same moment.
 	return row, written, written || row.Version != c.Seen, nil
@@ -167,15 +165,14 @@ func (d driver) on(ctx context.Context, call func(*pgxpool.Conn) error) error {
 }
 
 func read(ctx context.Context, on querier, id string) (row casstore.Row, err error) {
-	var data string
 	switch err = on.QueryRow(ctx, `SELECT version, data, body FROM idem_rows WHERE id = $1`, id).
-		Scan(&row.Version, &data, &row.Body); {
+		Scan(&row.Version, &row.Data, &row.Body); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return casstore.Row{}, nil
 	case err != nil:
 		return row, failed(err, false)
 	}
-	row.ID, row.Data = id, []byte(data)
+	row.ID = id
 	return row, nil
 }
 
@@ -228,9 +225,7 @@ func (d driver) Scan(ctx context.Context, segment, segments int, after string, l
 	all []casstore.Row, next string, err error) {
 	err = d.rows(ctx, func(rows pgx.Rows) error {
 		var row casstore.Row
-		var data string
-		err := rows.Scan(&row.ID, &row.Version, &data, &row.Body)
-		row.Data = []byte(data)
+		err := rows.Scan(&row.ID, &row.Version, &row.Data, &row.Body)
 		all = append(all, row)
 		return err
 	}, `SELECT id, version, data, body FROM idem_rows
@@ -259,9 +254,8 @@ func (d driver) Entries(ctx context.Context, q casstore.EntryQuery) (all []casst
 	err = d.rows(ctx, func(rows pgx.Rows) error {
 		var at int64
 		var e casstore.Entry
-		var data string
-		err := rows.Scan(&e.ID, &e.Name, &at, &data)
-		e.At, e.Data = time.UnixMilli(at).UTC(), []byte(data)
+		err := rows.Scan(&e.ID, &e.Name, &at, &e.Data)
+		e.At = time.UnixMilli(at).UTC()
 		all = append(all, e)
 		return err
 	}, `SELECT id, name, at, data FROM idem_changes WHERE `+where+` AND (at, id, name) > ($2, $3, $4)

@@ -18,8 +18,11 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
-// rounds of each comparison.
-const rounds = 9
+// rounds of each comparison, in each of which both sides have a turn: long enough for caches to be warm.
+const (
+	rounds = 9
+	turn   = 400 * time.Millisecond
+)
 
 // Call makes one call with the id.
 type Call func(ctx context.Context, id string) error
@@ -51,14 +54,13 @@ func Run(ctx context.Context, paths ...Path) error {
 
 // compare runs both sides, each round in the other order.
 func (p Path) compare(ctx context.Context, callers int) error {
-	ops := 300 + 50*callers
 	var ratios, hands, withs []float64
 	for i := range rounds + 1 {
 		sides := []Call{p.ByHand, p.Idem}
 		var got [2]float64
 		for j := range sides {
 			k := (i + j) % 2
-			x, err := throughput(ctx, callers, ops, p.ID, sides[k])
+			x, err := throughput(ctx, callers, p.ID, sides[k])
 			if err != nil {
 				return err
 			}
@@ -77,23 +79,24 @@ func (p Path) compare(ctx context.Context, callers int) error {
 	return nil
 }
 
-// throughput makes ops calls by so many callers. It returns calls per second.
-func throughput(ctx context.Context, callers, ops int, id func() string, call Call) (float64, error) {
+// throughput makes calls by so many callers for a turn. It returns calls per second.
+func throughput(ctx context.Context, callers int, id func() string, call Call) (float64, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	var done atomic.Int64
 	begun := time.Now()
 	for range callers {
 		g.Go(func() error {
-			for done.Add(1) <= int64(ops) && ctx.Err() == nil {
+			for time.Since(begun) < turn && ctx.Err() == nil {
 				if err := call(ctx, id()); err != nil {
 					return err
 				}
+				done.Add(1)
 			}
 			return nil
 		})
 	}
 	err := g.Wait()
-	return float64(ops) / time.Since(begun).Seconds(), err
+	return float64(done.Load()) / time.Since(begun).Seconds(), err
 }
 
 // recordedKeys are more than an engine knows as hot.
