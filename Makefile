@@ -6,24 +6,27 @@
 GO      ?= go
 WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
 FUZZ    ?= 10s
-# The packages of all modules of the workspace: a path that begins with ./ names those of one.
-ALL     := github.com/idem-go/idempotency/...
-# CDK's packages are large and have no concurrency of ours.
+# Paths of packages, which name those of all modules of the workspace: one that begins with ./ names those of one.
+MODULE  := github.com/idem-go/idempotency
+ALL     := $(MODULE)/...
+# What is imported, what runs and proves it on this machine, and what deploys it.
+LIBRARY := $(MODULE)/idem/... $(MODULE)/lambda/... $(MODULE)/events/...
+LOCAL   := $(MODULE)/local/...
 CDK_PACKAGES := ./infra/... ./template-tests/...
 # Settings and options of cdk deploy.
 CDK     ?=
 # Further flags of the command that checks deployed stacks.
 SMOKE   ?=
-# The proofs start processes, or read what lies in the repository, and wait. In each
-# group the longest packages come first, so that no core waits for one at the end.
-PROOFS  := ./local/proof/outside ./local/proof/relay ./local/proof/deliveries ./local/proof/later ./local/proof/... ./local/measure/...
-FIRST   := ./local/cmd/stack ./idem/pgstore/... ./idem/redisstore ./idem/reconcile ./local/cloud ./local/cmd/smoke ./idem/outbox
+# In each group the longest packages come first, so that no core waits for one at the end.
+FIRST       := ./idem/dynamostore ./idem/pgstore ./idem/redisstore ./idem/pgstore/example ./idem/idemtest ./idem/pause
+FIRST_LOCAL := ./local/proof/outside ./local/proof/relay ./local/cmd/stack ./local/proof/deliveries ./local/cloud
 # Under the race detector these take ten times as long: the walks of idem/protocol start no
 # goroutine, the thousands of runs of idem/internal/sim and idem/idemtest mostly make one call
 # at a time, and idem/dynamostore compresses results of megabytes, and waits for DynamoDB Local.
-WALKS   := ./idem/dynamostore ./idem/protocol ./idem/internal/sim ./idem/idemtest
-LIBRARY  = $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure)(/|$$)')
-BUT_WALKS = $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol|idem/internal/sim|idem/idemtest|idem/dynamostore)(/|$$)')
+WALKS       := ./idem/dynamostore ./idem/protocol ./idem/internal/sim ./idem/idemtest
+BUT_WALKS    = $$($(GO) list $(LIBRARY) | grep -v -E '/idem/(dynamostore|protocol|internal/sim|idemtest)(/|$$)')
+# How many packages are tested at a time.
+JOBS         := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Flags of go test for every group. make lint vets.
 FLAGS        := -vet=off -timeout 20m
 # Further flags of go test for the long versions.
@@ -36,19 +39,19 @@ LONG_FLAGS    = -vet=off -count=1 -timeout 45m $(VERIFY_FLAGS)
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Two groups run at a time: many packages wait for servers, processes and time-outs. More
-# groups, or more packages in each than there are cores, only wait for each other. All
-# report, also where one fails. In each of them the longest packages come first, and go test
-# reports in order: it is silent for a minute or two.
-# The race detector is left to make verify: with it, everything is compiled twice, and takes
-# twice as long.
-.PHONY: test
-test: ## Run every test, against DynamoDB Local
-	@$(MAKE) -k -j2 --no-print-directory test-library test-proofs test-cdk
-
 # A group says when it begins and how it has ended: $(call group,what it is,its command).
 group = echo "==> $(1): begins"; begun=$$(date +%s); result=ok; $(2) || result=FAILED; \
 	echo "==> $(1): $$result after $$(($$(date +%s) - begun)) s"; test $$result = ok
+
+# One package more than there are cores: many wait for servers and time-outs. The race detector is left to make
+# verify: with it, everything is compiled twice, and takes twice as long.
+.PHONY: test
+test: servers ## Test the library, its stores and the example functions
+	@$(call group,library and example functions,$(GO) test $(FLAGS) -p $(JOBS) $(FIRST) $(LIBRARY))
+
+.PHONY: proofs
+proofs: ## Test what runs the functions on this machine and what deploys them, and whole functions in it
+	@$(MAKE) -k -j2 --no-print-directory test-local test-cdk
 
 # Fetched once. Every package then starts a DynamoDB Local of its own, which costs a
 # second: no package waits for the tables and streams of another one.
@@ -56,13 +59,9 @@ group = echo "==> $(1): begins"; begun=$$(date +%s); result=ok; $(2) || result=F
 servers:
 	@$(WITH_DB) true
 
-.PHONY: test-library
-test-library: servers
-	@$(call group,library and functions and what runs them here,$(GO) test $(FLAGS) $(FIRST) $(WALKS) $(LIBRARY))
-
-.PHONY: test-proofs
-test-proofs: servers
-	@$(call group,proofs with whole functions (crashes and outages and every gateway),$(GO) test $(FLAGS) $(PROOFS))
+.PHONY: test-local
+test-local: servers
+	@$(call group,local runtime and proofs with whole functions,$(GO) test $(FLAGS) $(FIRST_LOCAL) $(LOCAL))
 	@$(call group,routers of other makers,GOWORK=off $(GO) -C local/proof/frameworks test $(FLAGS) ./...)
 
 .PHONY: test-cdk
@@ -85,12 +84,12 @@ verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=10s each), muta
 
 .PHONY: verify-tests
 verify-tests: servers
-	@$(MAKE) -k -j2 --no-print-directory verify-library verify-proofs verify-walks verify-races verify-cdk
+	@$(MAKE) -k -j2 --no-print-directory verify-library verify-local verify-walks verify-races verify-cdk
 
-# The long versions of the groups. The race detector is for what has goroutines of ours: proofs start processes.
+# The long versions of the groups, with the race detector for what has goroutines of ours: proofs start processes.
 .PHONY: verify-library
 verify-library: servers
-	@$(call group,library and functions and what runs them here (long and race detector),IDEM_LONG=1 $(GO) test -race $(LONG_FLAGS) $(FIRST) $(BUT_WALKS))
+	@$(call group,library and example functions (long and race detector),IDEM_LONG=1 $(GO) test -race $(LONG_FLAGS) $(BUT_WALKS))
 
 .PHONY: verify-walks
 verify-walks: servers
@@ -102,7 +101,7 @@ verify-%:
 # The long versions of these have more cases or processes, and no more goroutines.
 .PHONY: verify-races
 verify-races: servers
-	@$(call group,walks and the store over DynamoDB Local (race detector),IDEM_LONG= $(GO) test -race $(LONG_FLAGS) ./idem/dynamostore ./idem/internal/sim ./idem/idemtest ./local/proof/linear)
+	@$(call group,the other groups (race detector),IDEM_LONG= $(GO) test -race $(LONG_FLAGS) ./idem/dynamostore ./idem/internal/sim ./idem/idemtest ./local/proof/linear ./local/aws/... ./local/cloud/... ./local/cmd/...)
 
 # Until Go 1.27 the end of the time may be taken for a failure that has found nothing
 # (https://go.dev/issue/75804).
