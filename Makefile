@@ -5,7 +5,7 @@
 
 GO      ?= go
 WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
-FUZZ    ?= 10s
+FUZZ    ?= 5s
 # Paths of packages, which name those of all modules of the workspace: one that begins with ./ names those of one.
 MODULE  := github.com/idem-go/idempotency
 ALL     := $(MODULE)/...
@@ -20,11 +20,8 @@ SMOKE   ?=
 # In each group the longest packages come first, so that no core waits for one at the end.
 FIRST       := ./idem/dynamostore ./idem/pgstore ./idem/redisstore ./idem/pgstore/example ./idem/idemtest ./idem/pause
 FIRST_LOCAL := ./local/proof/outside ./local/proof/relay ./local/cmd/stack ./local/proof/deliveries ./local/cloud
-# Under the race detector these take ten times as long: the walks of idem/protocol start no
-# goroutine, the thousands of runs of idem/internal/sim and idem/idemtest mostly make one call
-# at a time, and idem/dynamostore compresses results of megabytes, and waits for DynamoDB Local.
-WALKS       := ./idem/dynamostore ./idem/protocol ./idem/internal/sim ./idem/idemtest
-BUT_WALKS    = $$($(GO) list $(LIBRARY) | grep -v -E '/idem/(dynamostore|protocol|internal/sim|idemtest)(/|$$)')
+# What has goroutines of ours. Proofs start processes, the walks of idem/protocol no goroutine.
+RACES       = $$($(GO) list $(LIBRARY) $(LOCAL) | grep -v -E '/idem/protocol$$|/local/proof/|/local/measure/') ./local/proof/linear
 # How many packages are tested at a time.
 JOBS         := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Flags of go test for every group. make lint vets.
@@ -43,11 +40,8 @@ help: ## Explain the targets
 group = echo "==> $(1): begins"; begun=$$(date +%s); result=ok; $(2) || result=FAILED; \
 	echo "==> $(1): $$result after $$(($$(date +%s) - begun)) s"; test $$result = ok
 
-# One package more than there are cores: many wait for servers and time-outs. The race detector is left to make
-# verify: with it, everything is compiled twice, and takes twice as long.
 .PHONY: test
-test: servers ## Test the library, its stores and the example functions
-	@$(call group,library and example functions,$(GO) test $(FLAGS) -p $(JOBS) $(FIRST) $(LIBRARY))
+test: test-library ## Test the library, its stores and the example functions
 
 .PHONY: proofs
 proofs: ## Test what runs the functions on this machine and what deploys them, and whole functions in it
@@ -58,6 +52,12 @@ proofs: ## Test what runs the functions on this machine and what deploys them, a
 .PHONY: servers
 servers:
 	@$(WITH_DB) true
+
+# One package more than there are cores: many wait for servers and time-outs. The race detector is left to make
+# verify: with it, everything is compiled twice, and takes twice as long.
+.PHONY: test-library
+test-library: servers
+	@$(call group,library and example functions,$(GO) test $(FLAGS) -p $(JOBS) $(FIRST) $(LIBRARY))
 
 .PHONY: test-local
 test-local: servers
@@ -79,34 +79,26 @@ tidy: ## Tidy the go.mod of every module
 	@./local/cmd/tidy.sh
 
 .PHONY: verify
-verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=10s each), mutants, bench and size
+verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=5s each), mutants, bench and size
 	@$(MAKE) -k --no-print-directory verify-tests fuzz mutants bench size
 
+# Two groups at a time: proofs wait a lot.
 .PHONY: verify-tests
 verify-tests: servers
-	@$(MAKE) -k -j2 --no-print-directory verify-library verify-local verify-walks verify-races verify-cdk
-
-# The long versions of the groups, with the race detector for what has goroutines of ours: proofs start processes.
-.PHONY: verify-library
-verify-library: servers
-	@$(call group,library and example functions (long and race detector),IDEM_LONG=1 $(GO) test -race $(LONG_FLAGS) $(BUT_WALKS))
-
-.PHONY: verify-walks
-verify-walks: servers
-	@$(call group,walks and the store over DynamoDB Local (long),IDEM_LONG=1 $(GO) test $(LONG_FLAGS) $(WALKS))
+	@$(MAKE) -k -j2 --no-print-directory verify-library verify-local verify-races verify-cdk
 
 verify-%:
 	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="$(LONG_FLAGS)" test-$*
 
-# The long versions of these have more cases or processes, and no more goroutines.
+# The long versions have more cases, and no more goroutines.
 .PHONY: verify-races
 verify-races: servers
-	@$(call group,the other groups (race detector),IDEM_LONG= $(GO) test -race $(LONG_FLAGS) ./idem/dynamostore ./idem/internal/sim ./idem/idemtest ./local/proof/linear ./local/aws/... ./local/cloud/... ./local/cmd/...)
+	@$(call group,what has goroutines (race detector),IDEM_LONG= $(GO) test -race $(LONG_FLAGS) $(RACES))
 
 # Until Go 1.27 the end of the time may be taken for a failure that has found nothing
 # (https://go.dev/issue/75804).
 .PHONY: fuzz
-fuzz: ## Run every fuzz test for FUZZ (10s)
+fuzz: ## Run every fuzz test for FUZZ (5s)
 	@failed=0; out=$$(mktemp); for pkg in $$($(GO) list $(ALL)); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "==> fuzzing $$f in $$pkg for $(FUZZ)"; \

@@ -75,7 +75,7 @@ func TestNothingIsFoundOverRows(t *testing.T) {
 	}
 	seeds := 30
 	if long() {
-		seeds = 1000
+		seeds = 300
 	}
 	for _, c := range []struct {
 		way     way

@@ -23,7 +23,7 @@ import (
 func TestNothingIsFoundByChance(t *testing.T) {
 	wander, crowd := 200, 60
 	if long() {
-		wander, crowd = 5000, 2000
+		wander, crowd = 2000, 800
 	}
 	saw := map[string]int{}
 	none := func(way way, seeds int, stories map[string]func(*sim.World)) {
@@ -55,7 +55,7 @@ func long() bool { return os.Getenv("IDEM_LONG") == "1" }
 func TestASeedGivesOneStory(t *testing.T) {
 	seeds := uint64(6)
 	if long() {
-		seeds = 200
+		seeds = 50
 	}
 	for _, stories := range []map[string]func(*sim.World){stories, crowded} {
 		for name, story := range stories {

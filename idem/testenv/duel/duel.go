@@ -21,7 +21,7 @@ import (
 // rounds of each comparison, in each of which both sides have a turn: long enough for caches to be warm.
 const (
 	rounds = 9
-	turn   = 400 * time.Millisecond
+	turn   = 200 * time.Millisecond
 )
 
 // Call makes one call with the id.
