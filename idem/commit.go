@@ -15,7 +15,7 @@ import (
 const commitShare = 0.6
 
 // commit is an outcome that carries business writes, or that of an attempt in atomic
-// mode, of which the store knows nothing yet. Such an outcome is written now or never:
+// mode, which the store does not know yet. Such an outcome is written now or never:
 // once its caller has learned that it is not certain, it must not land any more.
 type commit struct {
 	*execution

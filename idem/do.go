@@ -12,8 +12,8 @@ import (
 //
 // The input's fingerprint is taken before fn runs: of raw JSON (json.RawMessage) by its
 // meaning, of []byte and string as they are, of everything else as its JSON. The result is
-// recorded as JSON, and the call that ran fn gets the decoded JSON too. A type of which JSON sees
-// nothing, such as an [io.Reader], is refused.
+// recorded as JSON, and the call that ran fn gets the decoded JSON too. A type that JSON sees
+// nothing of, such as an [io.Reader], is refused.
 //
 // fn's error is returned as it is, and a panic goes on. After either the next call runs fn again if
 // the operation is [Repeatable], else the record is [Unknown]; [NotExecuted] and [Permanent] mark other
@@ -81,7 +81,7 @@ func DoEffect[In any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 type Result[Out any] struct {
 	// Value is the handler's result, decoded from what is recorded.
 	Value Out
-	// Outcome says whether it was replayed, of which attempt it is, and until when it is kept.
+	// Outcome says whether it was replayed, which attempt made it, and until when it is kept.
 	Outcome Outcome
 }
 

@@ -53,7 +53,7 @@ type InFlightError struct {
 
 func (e *InFlightError) Error() string {
 	if e.Lost && e.Attempt == 0 {
-		return fmt.Sprintf("%v; its record is gone or cannot be read", ErrLeaseLost)
+		return fmt.Sprintf("%v; its record no longer exists or cannot be read", ErrLeaseLost)
 	}
 	if e.Lost {
 		return fmt.Sprintf("%v; attempt %d has taken the claim since", ErrLeaseLost, e.Attempt)

@@ -47,8 +47,8 @@ func (e *Engine) over(s keepsNothing) *Engine {
 	return o
 }
 
-// keepsNothing is a store for attempts of which nothing is recorded: each write lands, and there
-// is never a record.
+// keepsNothing is a store for attempts that are not recorded: each write lands, and there is
+// never a record.
 type keepsNothing struct {
 	// down is why nothing is recorded. It refuses what must be recorded before it runs, and
 	// units of work. Nil refuses nothing.

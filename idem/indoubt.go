@@ -142,7 +142,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 			}
 			c.retarget(*next.unwritten)
 		case known && rec == nil && w.Claim.Seen != "":
-			// Nor over one that is gone. The next commit makes the record.
+			// Nor over one that no longer exists. The next commit makes the record.
 			c.retarget(c.newClaim(nil, protocol.DoCreate))
 			if !blind {
 				c.a.seenState = Absent

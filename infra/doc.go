@@ -1,6 +1,6 @@
 // Package infra is for those who deploy a service that uses idem with the CDK. It has the constructs
-// [Table], [Function], [Queue], [API], [Later], [Relay], [Sweeper] and [Monitoring], each of which
-// works alone in any CDK app, and the two stacks of the example app.
+// [Table], [Function], [Queue], [API], [Later], [Relay], [Sweeper] and [Monitoring], which each
+// work alone in any CDK app, and the two stacks of the example app.
 //
 //	records := infra.NewTable(stack, "Records", nil)
 //	records.GrantHandler(function, nil) // any IAM grantee

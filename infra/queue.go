@@ -168,7 +168,7 @@ func (p *QueueProps) queue(name string) *awssqs.QueueProps {
 	return in
 }
 
-// kept returns a queue for what is left to people. It keeps messages for the longest possible time, and stays
+// kept returns a queue for what is left to operators. It keeps messages for the longest possible time, and stays
 // when its stack is deleted.
 func (p *QueueProps) kept(scope constructs.Construct, id string) awssqs.Queue {
 	in := p.queue("")

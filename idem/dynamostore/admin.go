@@ -133,7 +133,7 @@ func (s *AdminStore) Forget(ctx context.Context, now time.Time, e protocol.Erasu
 	if err != nil && (err != errRefused || old != nil) {
 		return conclude(old, err, "")
 	}
-	// It is gone, and with it all that named the parts. In the other order a refusal would
+	// The record is deleted, and with it all that named the parts. In the other order a refusal would
 	// leave a record without its result.
 	for n := range rec.Body.Parts {
 		part := key(partKeyPrefix(rec.ID, rec.Owner, rec.Body.Digest) + strconv.Itoa(n))

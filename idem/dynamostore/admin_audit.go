@@ -172,7 +172,7 @@ func auditPage(items []map[string]types.AttributeValue, next string) protocol.Au
 }
 
 // audited makes a change from outside together with its audit entry, if it has one: in one
-// transaction, of which change gets the entry's part. Without transactions it makes three writes:
+// transaction, whose part for the entry is passed to change. Without transactions it makes three writes:
 // the entry, as unconfirmed; the change; and the entry again, confirmed.
 //
 //   - No change is without its entry, whatever dies in between: an entry that cannot be written

@@ -54,8 +54,8 @@ func (s *AdminStore) Prolong(ctx context.Context, now time.Time, p protocol.Prol
 	})
 }
 
-// prolongParts raises the expiry of the parts of the record's result. One that is gone makes the
-// result unreadable, unless the record has gone before it.
+// prolongParts raises the expiry of the parts of the record's result. If one is missing, the
+// result is unreadable, unless the record was deleted before it.
 func (s *AdminStore) prolongParts(k *call, rec *protocol.Record, until time.Time) error {
 	if rec.Body.Parts == 0 {
 		return nil
@@ -77,7 +77,7 @@ func (s *AdminStore) prolongParts(k *call, rec *protocol.Record, until time.Time
 				_, err := s.client.UpdateItem(ctx, in, s.optFns...)
 				return err
 			})
-			if err == errRefused { // it is kept longer than that, or is gone
+			if err == errRefused { // it is kept longer than that, or is missing
 				missing[n], err = old == nil, nil
 			}
 			return err

@@ -52,7 +52,7 @@
 // get its expiry; those of a step whose write is refused get a day. Parts that
 // cannot be reached then stay, and cost their storage.
 //
-// An item holds 400 KB, of which the steps may take [protocol.StepRoom]. A step that
+// An item holds 400 KB. Its steps may take [protocol.StepRoom] of them. A step that
 // needs more is not run, so that there is always room to undo the steps and to end. Each write of a
 // record, a heartbeat too, is billed by all of it. A hundred steps of 1 KB cost some
 // 4,000 write units in all, a thousand small ones some 100,000: an operation with so

@@ -90,8 +90,8 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	return s.ended(old, err, k, f.Write, f.Ending)
 }
 
-// form is what the end of an attempt takes its record for: its expression is made for
-// a record of which so much is known.
+// form is what the end of an attempt takes its record for. Its expression is made for
+// such a record.
 type form struct {
 	state protocol.State // InProgress or Unknown
 	steps ifReleased

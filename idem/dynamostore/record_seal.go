@@ -18,8 +18,8 @@ import (
 // decrypts them. Package kmsseal has one over AWS KMS. It must be safe for concurrent use.
 //
 // What it seals is bound to bound: Open must fail if it gets another bound than Seal got, as an
-// AEAD does with its additional data. The store makes it of the record's id, of which result it is
-// and of its size, so that no result can be put in another one's place.
+// AEAD does with its additional data. The store makes it of the record's id, the result's place in
+// the record and its size, so that no result can be put in another one's place.
 type Sealer interface {
 	// Ready returns an error if Seal would surely fail now. It is asked before each claim, in the
 	// claim's time: if it fails, nothing is executed.

@@ -16,7 +16,7 @@ import (
 )
 
 // MaxActions is how many actions and messages a [Tx] takes: DynamoDB's hundred of a
-// transaction, one of which is the record's.
+// transaction, less one for the record.
 const MaxActions = 99
 
 // Tx is the unit of work of an attempt: business writes and messages that commit
@@ -275,8 +275,8 @@ func (a *action) mistake() error {
 	return nil
 }
 
-// takes reports whether another action can be collected, with which err is wrong if it
-// is not nil. It keeps the first mistake, of which a full unit of work is one.
+// takes reports whether another action can be collected. If err is not nil, the action is
+// wrong. It keeps the first mistake. That the unit of work is full is one too.
 func (t *Tx) takes(kind string, err error) bool {
 	n := len(t.actions) + len(t.messages)
 	switch {

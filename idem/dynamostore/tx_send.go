@@ -148,7 +148,7 @@ func (u *txWrite) whole(k *call, err error) error {
 				tables = append(tables, t)
 			}
 		}
-		return k.fail(fmt.Errorf("a transaction on the tables %s, one of which is missing or may not be used: they must "+
+		return k.fail(fmt.Errorf("a transaction on the tables %s: one is missing or may not be used. They must "+
 			"exist in one region "+
 			"and account, and the function needs PutItem, UpdateItem, DeleteItem and ConditionCheckItem as it uses them: %w",
 			strings.Join(tables, ", "), api))

@@ -73,7 +73,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 		}
 		own := opts.ByRoute[name]
 		d.RouteOptions = own.over(all)
-		own.Key = d.Key // of which its MinKey is, wherever it is set
+		own.Key = d.Key // its MinKey is of that key, wherever that is set
 		if err := own.check(fmt.Sprintf("ByRoute of %q: ", name)); err != nil {
 			return nil, err
 		}

@@ -73,7 +73,7 @@ func (w *World) StreamWorker(op idem.Operation, work func(ctx context.Context, e
 func (w *World) Sweep(operations ...reconcile.Operation) { w.sim.Sweep(operations) }
 
 // Deliver delivers a request as clients and queues do: again immediately, again when the lease of a claim is over,
-// and again when a frozen process has gone on. The function makes the handler's call with the context and the
+// and again when a frozen process has continued. The function makes the handler's call with the context and the
 // engine of a process, as its main function does: it calls [idem.Do], or makes a wrapped handler and calls that.
 // It returns an error unless the caller got a result: a response with a status that is no success is an error, one that
 // says that the work is accepted, a recorded failure, and a message that is to be delivered again. A message that is

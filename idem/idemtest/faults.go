@@ -110,7 +110,7 @@ func Hold(held **Call) Fault {
 	}
 }
 
-// intercepted is the store of which a fault decides on each call.
+// intercepted is the store whose calls a fault decides on.
 type intercepted sim.Store
 
 // Faults is a store that misbehaves on request, and counts its calls. It

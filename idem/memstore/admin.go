@@ -25,7 +25,7 @@ func (s *Store) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage,
 		}
 	}
 	slices.SortStableFunc(due, func(a, b *protocol.Record) int { return a.Due.Compare(b.Due) })
-	// A page begins behind the last record of the one before, which may be gone.
+	// A page begins behind the last record of the one before, which may be deleted.
 	if q.Page != "" {
 		at, id, ok := strings.Cut(q.Page, " ")
 		ns, err := strconv.ParseInt(at, 10, 64)

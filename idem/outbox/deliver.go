@@ -43,7 +43,7 @@ func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
 				p.lane(e).stopped = true // what is behind it waits
 			}
 		case e == nil || !e.pending():
-			x.report.Skipped++ // sent and gone, or a dead letter
+			x.report.Skipped++ // sent and deleted, or a dead letter
 		case e.OrderingKey == "" && e.NextTry.After(now):
 			x.report.Skipped++ // left to the sweep
 		default:

@@ -69,7 +69,7 @@
 //	after a part of a batch    messages that were noted are not sent again
 //	the same message each time from 2 minutes of age on a try is counted before it
 //	                           is made, so such a message becomes a dead letter too
-//	the stream starts again    messages that are dispatched or gone are not sent again
+//	the stream starts again    messages that are dispatched or deleted are not sent again
 //
 // # Order
 //

@@ -94,7 +94,8 @@ const MaxHeld = 10
 // Store is where the relay finds messages and notes the results of its tries. All methods
 // are safe for concurrent use. A note changes only the message that was read. If another
 // relay has sent it or given it up since then, if an operator has had it sent again ([Entry]'s Resent), or
-// if it is gone, nothing is changed and the bool is false. A note that may or may not have been written is an error.
+// if it no longer exists, nothing is changed and the bool is false. A note that may or may not have been written is
+// an error.
 type Store interface {
 	// Load reads messages consistently, in the order of refs. It returns those that exist, and
 	// how many refs it has read: at least one, and no more than fit into size bytes ([Entry.Size]).

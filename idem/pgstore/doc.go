@@ -97,8 +97,8 @@
 // storage is replicated. [Store.Check] looks for what it can see.
 //
 // A standby of synchronous_standby_names loses none while commits wait for it. But where the time of a call, or the
-// statement_timeout, is over during that wait, Postgres ends the wait and keeps the commit, of which the standby may
-// have nothing: no client can prevent that. A claim then fails, and nothing runs. But later calls take what is there
+// statement_timeout, is over during that wait, Postgres ends the wait and keeps the commit. The standby may not
+// have it: no client can prevent that. A claim then fails, and nothing runs. But later calls take what is there
 // for confirmed, and so does the call whose transaction it is. If the standby takes over before it has caught up, that
 // is lost. A Multi-AZ DB cluster of RDS is the same. After such a failover, if commits had waited for seconds before
 // it, look for the operations of that time in the systems that they have called.

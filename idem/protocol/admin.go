@@ -10,7 +10,7 @@ import (
 // [Store] hold for its writes.
 type AdminStore interface {
 	// Due lists records of a shard that are due, the longest first. It may name some that
-	// are no longer due, or that are gone; it misses none for long.
+	// are no longer due or no longer exist; it misses none for long.
 	Due(ctx context.Context, q DueQuery) (DuePage, error)
 
 	// Postpone writes when the record is due next, on the condition that its write is

@@ -319,8 +319,8 @@ func (r *Record) HeldBy(owner string) bool {
 }
 
 // free reports whether the record is as a claim has seen it: none if it saw none, else
-// the one with that write. A claim does not create a record again that it has seen and
-// that is gone: what it has read belongs to a life of the key that is over.
+// the one with that write. If the record that a claim has seen no longer exists, the claim
+// does not create it again: what it has read belongs to a life of the key that is over.
 func free(rec *Record, seen string) bool {
 	if rec == nil || seen == "" {
 		return rec == nil && seen == ""

@@ -23,7 +23,7 @@ type Decision struct {
 	// Undo are the steps that must have been undone before, by their compensations or by hand: set
 	// [Resolution.CompensatedManually].
 	Undo []string `json:"undo,omitempty"`
-	// Steps are those of which [Resolution.Steps] must say what became.
+	// Steps are those that [Resolution.Steps] must name, with what became of them.
 	Steps []string `json:"steps,omitempty"`
 	// Then is what the next call with the key and the same input would get.
 	Then string `json:"then,omitempty"`

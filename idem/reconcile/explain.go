@@ -276,9 +276,9 @@ func (r *Reconciler) changes(rec *idem.Record, now time.Time) (all []TimedChange
 		add(rec.Due, "A sweep looks at it, if there is no outcome yet.")
 	}
 	if !rec.ExpiresAt.IsZero() {
-		gone := rec.ExpiresAt.Add(r.opts.Margin)
-		add(gone, "The record has expired, and is deleted in the days after. Then a call gets: %s",
-			r.gets(rec, sameInput, gone.Add(time.Millisecond)))
+		expired := rec.ExpiresAt.Add(r.opts.Margin)
+		add(expired, "The record has expired, and is deleted in the days after. Then a call gets: %s",
+			r.gets(rec, sameInput, expired.Add(time.Millisecond)))
 	}
 	slices.SortStableFunc(all, func(a, b TimedChange) int { return a.At.Compare(b.At) })
 	return all

@@ -50,8 +50,8 @@ func (o OpenCount) Counts() iter.Seq2[string, int] {
 // operations that are not repeatable and have no steps. All shards are read side by side.
 //
 // With an error, which is one shard's, the answers are about those that it had read by then, and
-// those that it had counted in an earlier call and did not come to, some of which may be settled
-// since. There may be more, and older ones. The next call gets further. It remembers up to 32,768
+// those that it had counted in an earlier call and did not come to; some may be settled since.
+// There may be more, and older ones. The next call gets further. It remembers up to 32,768
 // questions.
 func (r *Reconciler) OpenQuestions(ctx context.Context) ([]OpenCount, error) {
 	c := &counting{r: r, all: OpenCount{read: r.now()}, by: map[string]OpenCount{}, reading: make(chan struct{}, readers)}

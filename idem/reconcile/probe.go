@@ -54,7 +54,7 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	case unasked != nil:
 		return unasked
 	case held == nil:
-		// It is asked once more before it is escalated, unless the provider is gone for long.
+		// It is asked once more before it is escalated, unless the provider does not answer for long.
 		op.EscalateAfter = twice(op.EscalateAfter)
 		return s.postponeOrEscalate(rec, op, notice.SweepPostponed, backoff(max(rec.Probes, 1)), rec.Probes,
 			fmt.Sprintf("%s has left %d probes in a row without an answer, and is asked one question in %v",

@@ -31,12 +31,12 @@ type Resolution struct {
 	// [idem.StepUnavailableError] for the handler, unless it is an [idem.StepEffect]),
 	// [FailedWith] or [NotExecuted]. The next call gets them as the steps' outcomes and goes on;
 	// only what was not executed runs again. All interrupted steps must be named, and with Replace
-	// those of which the earlier resolution has said that they took effect or failed. Ask the
+	// those that took effect or failed according to the earlier resolution. Ask the
 	// provider with the step's token ([Step.Token]): it does not know the operation's. A step that took
 	// effect is undone like the others if the operation fails. The compensation of one that returns
 	// something needs the result: without it the next call parks the operation when it comes to the
 	// step, and the result must be said then. A result of another type than the step's does so too.
-	// What an attempt has gone on with stays. Nil if there are none.
+	// What an attempt has continued with stays. Nil if there are none.
 	Steps map[string]Answer
 	// CompensatedManually says that what the steps did has been undone, by their compensations or by hand, and
 	// that this is the outcome all the same. Without it a [*NotUndoneError] refuses To Failed, and To

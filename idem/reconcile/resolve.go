@@ -39,7 +39,7 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 //
 // A claim whose lease is over counts as unknown if its record says that no call may take it over:
 // the operation is not repeatable, or the attempt was interrupted in an at-most-once step; or that
-// no call does, but a worker: it was accepted for later, and the message may be gone. A
+// no call does, but a worker: it was accepted for later, and the message may be lost. A
 // record does not say how many attempts are allowed ([idem.Operation.MaxAttempts]), nor that
 // the operation is declared not repeatable by now: such a claim gives [ErrNotUnknown] until a
 // call or a sweep, which know the declaration, has parked it.
@@ -130,8 +130,8 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 	return nil
 }
 
-// askable lists the steps of which a resolution may say what became: those that were
-// interrupted, and those of which the resolution that it replaces has said it.
+// askable lists the steps that a resolution may decide on: those that were interrupted, and
+// those that the resolution it replaces has decided on.
 func askable(rec *idem.Record) []string {
 	return stepsOf(rec, func(name string, s protocol.RecordedStep) bool { return s.Begun || rec.StepResolved(name) })
 }

@@ -71,7 +71,7 @@
 //	idem:{cr}:changes              those changes by record, by shard and time, and by expiry
 //
 // Redis removes rows and changes when they have expired: no sweep needs to. A row with an open question has no expiry,
-// nor has one of which a step is done.
+// nor has one with a step that is done.
 //
 // While a slot moves to another node, changes of its records can be refused (TRYAGAIN): nothing runs then, and an
 // outcome waits in its process until it can be written.

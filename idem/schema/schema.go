@@ -224,7 +224,7 @@ const OutboxItemVersion = 1
 const RecordVersion = 1
 
 // MaxSweepConcurrency bounds EnvSweepConcurrency: a function has 1,024 files and connections, and each record that is
-// handled takes one to the table and one to its provider. With several providers, each of which has as many, use less.
+// handled takes one to the table and one to its provider. Use less with several providers: each has as many.
 const MaxSweepConcurrency = 256
 
 // Environment variables of a function.

@@ -83,7 +83,7 @@ func acceptCases(h Harness) []check {
 		}},
 		{"taken back before it landed", func(c *cell) { c.accepted("input").next().lands(withdraws).refused(acquires) }},
 		{"a replacement of it is taken back", func(c *cell) { c.accepted("input").replacement().lands(withdraws) }},
-		{"resolved while nobody runs it", func(c *cell) {
+		{"resolved while no attempt runs it", func(c *cell) {
 			for _, to := range []protocol.State{protocol.Completed, protocol.Failed} {
 				c.accepted(string(noise(5 << 10))).again(resolves(to)).unseen().refused(accepts)
 				c.accepted("input").worked().lands(releasesInDoubt, resolves(to))

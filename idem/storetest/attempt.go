@@ -102,7 +102,7 @@ func resolves(to protocol.State) move { return func(a *attempt) write { return a
 // outcomes are the states that an operator can resolve a record to.
 var outcomes = []protocol.State{protocol.Completed, protocol.Failed, protocol.Released}
 
-// lands makes and sends writes, one after the other, all of which must take effect.
+// lands makes and sends writes, one after the other. All must take effect.
 func (a *attempt) lands(moves ...move) *attempt {
 	a.c.Helper()
 	for _, m := range moves {
@@ -111,7 +111,7 @@ func (a *attempt) lands(moves ...move) *attempt {
 	return a
 }
 
-// refused makes and sends writes, none of which may take effect.
+// refused makes and sends writes. None may take effect.
 func (a *attempt) refused(moves ...move) *attempt {
 	a.c.Helper()
 	for _, m := range moves {

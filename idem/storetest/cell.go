@@ -69,7 +69,7 @@ func equal[T comparable](c *cell, what string, want, got T) {
 // newID is an owner token or a write id.
 func newID() string { return rand.Text() }
 
-// send sends a write, of which the reference learns nothing.
+// send sends a write that the reference does not learn of.
 func (c *cell) send(w write) error { return send(c.ctx, c.store, c.now, w) }
 
 // tooLarge requires that a write is refused because its result is over the store's limit, and that
@@ -247,8 +247,8 @@ func (c *cell) committed(f finish, lands bool) {
 	equal(c, "applied", lands, ok)
 }
 
-// oneWins races writes of which any one excludes all others: one lands, the rest
-// conflict with the record that it made.
+// oneWins races writes that exclude each other: one lands, the rest conflict with the record
+// that it made.
 func (c *cell) oneWins(ws ...write) {
 	c.Helper()
 	id := ws[0].id()

@@ -85,7 +85,7 @@ func commitCases(h Harness) []check {
 			a.lands(extends)
 			b.refused(commit)
 		}},
-		{"without a claim is refused where what it has seen is gone", func(c *cell) {
+		{"without a claim is refused where what it has seen is deleted", func(c *cell) {
 			c.start().over().holds(commit).deleted().late(false)
 		}},
 		{"without a claim does not touch an earlier outcome", func(c *cell) {

@@ -24,7 +24,7 @@ func expiryCases(steps bool) []check {
 			notRepeatable(&b.claim.Record)
 			b.lands(acquires)
 		}},
-		{"of an expired record is gone with all else", func(c *cell) {
+		{"of an expired record is removed with all else", func(c *cell) {
 			for _, end := range []move{completes, fails, releasesInDoubt} {
 				a := having(end)(c)
 				c.now = c.get(a.id()).ExpiresAt

@@ -42,7 +42,7 @@ var endFaults = []fault{
 			}
 		}},
 	{"an outcome without a claim forgets what it has seen", []string{
-		"commit/without a claim is refused where what it has seen is gone",
+		"commit/without a claim is refused where what it has seen is deleted",
 	}, before(ends, func(f *protocol.Finish, rec *protocol.Record) {
 		if how, atomic := f.Attempt.(protocol.Atomic); atomic && rec.ID == "" {
 			how.Claim.Seen = ""

@@ -193,7 +193,7 @@ var claimFaults = []fault{
 				next.Body = old.Body
 			}
 		})},
-	{"replacement keeps the expiry", []string{"expiry/of an expired record is gone with all else"},
+	{"replacement keeps the expiry", []string{"expiry/of an expired record is removed with all else"},
 		after(claims, func(c protocol.Claim, old, next *protocol.Record) {
 			if c.Replace {
 				next.ExpiresAt = old.ExpiresAt

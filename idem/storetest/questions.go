@@ -163,8 +163,8 @@ func questionCases(h Harness) []check {
 		{"forgotten", func(c *cell) {
 			for _, end := range []move{completes, completesInParts, fails, releases} {
 				f := having(end)(c).forget()
-				c.gone(f)
-				c.gone(f)
+				c.removed(f)
+				c.removed(f)
 			}
 		}},
 		{"forgotten although open", func(c *cell) {
@@ -190,8 +190,8 @@ func questionCases(h Harness) []check {
 			c.refused(lost)
 			f := a.forget()
 			f.Audit = a.audit(protocol.ChangeForgotten, protocol.Absent)
-			c.gone(f)
-			c.gone(f)
+			c.removed(f)
+			c.removed(f)
 			want := []protocol.Audit{*lapse.Audit, *up.Audit, *r.Audit, *f.Audit}
 			p, err := q.AuditOf(c.ctx, a.id(), "")
 			c.must(err)
@@ -299,8 +299,8 @@ func questionCases(h Harness) []check {
 	}
 }
 
-// gone requires that the record is removed, or had been.
-func (c *cell) gone(f forget) {
+// removed requires that the record is removed, or had been.
+func (c *cell) removed(f forget) {
 	c.Helper()
 	c.trail = append(c.trail, f.String())
 	c.must(c.send(f))

@@ -11,7 +11,7 @@ const (
 	racers = 8
 )
 
-// raceCases send writes at once of which one excludes the others.
+// raceCases send writes at once that exclude each other.
 func raceCases(steps bool) []check {
 	// race sends writes on one record at once. The first one may be another one than the rest.
 	race := func(name string, from func(c *cell) *attempt, moves ...move) check {

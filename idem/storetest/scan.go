@@ -27,7 +27,7 @@ func scanCases(h Harness) []check {
 				a := c.start(watched)
 				c.lands(a.refer("pay_1"))
 				a.lands(escalates)
-				c.gone(having(completes)(c).forget())
+				c.removed(having(completes)(c).forget())
 			}
 			for _, q := range []protocol.ScanQuery{{Segments: 1}, {Segments: 1, Limit: 1}, {Segments: 3},
 				{Segments: 4, Limit: 5}} {
@@ -38,7 +38,7 @@ func scanCases(h Harness) []check {
 					}
 					delete(found, id)
 				}
-				equal(c, "records that nobody has written", "", strings.Join(slices.Sorted(maps.Keys(found)), " "))
+				equal(c, "records that were never written", "", strings.Join(slices.Sorted(maps.Keys(found)), " "))
 			}
 		}},
 		{"results stay where they are", func(c *cell) {

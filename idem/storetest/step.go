@@ -59,7 +59,7 @@ func stepCases(steps bool) []check {
 			c.lands(a.stepOmitted("charge"))
 			a.refused(charges).lands(takesOver)
 		}},
-		{"result beside a full record", func(c *cell) {
+		{"result next to a full record", func(c *cell) {
 			a := c.start()
 			for name, size := range map[string]int{"small": 128, "larger": 129, "1 KB": 1 << 10} {
 				w := a.step(name, noise(size))

@@ -27,7 +27,7 @@ type filterFlags struct {
 	Escalated bool          `help:"Escalated by the sweep only."`
 }
 
-// check refuses states of which the index has none, unless the whole table is read.
+// check refuses states that the index does not hold, unless the whole table is read.
 func (f *filterFlags) check(all bool) error {
 	if f.Older < 0 {
 		return misuse("--older is %v: it cannot be negative", f.Older)

@@ -73,8 +73,8 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	return s.decide(ctx, c.recordFlags, c.changeFlags, d)
 }
 
-// shows writes what is recorded, of which a look at the files' names does not tell whether it
-// is of this case. Its giver may read it.
+// shows writes what is recorded, for the operator who gave it: the files' names do not say
+// whether it is of this case.
 func (c *resolveCmd) shows(s *session, given *given, e *protocol.Encoded) {
 	if given != nil {
 		given.shows(s, e)

@@ -20,7 +20,7 @@ import (
 
 type statsCmd struct {
 	allFlags
-	Limit int `default:"10000" help:"Count at most so many records, each of which is a read, and at most so many changes."`
+	Limit int `default:"10000" help:"Count at most so many records, with a read for each, and at most so many changes."`
 }
 
 // stats are what the command says.

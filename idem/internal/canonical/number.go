@@ -38,8 +38,8 @@ type numbers struct {
 }
 
 // checkNumbers returns the text with 1000000000000000000000 written as the
-// 1000000000000000000000e0 that it is too, of which the library makes 1e+21. The error
-// is for a text that is valid JSON.
+// equal 1000000000000000000000e0, from which the library makes 1e+21. The error is for a
+// text that is valid JSON.
 func checkNumbers(raw []byte) (text []byte, err error) {
 	var n numbers
 	for i := 0; i < len(raw); {

@@ -73,7 +73,7 @@ func DecodeResult[T any](body []byte, out *T) error {
 	return nil
 }
 
-// CheckResult reports a type of which encoding/json makes no result: a function, a channel, a
+// CheckResult reports a type that encoding/json makes no result of: a function, a channel, a
 // reader or a struct without exported fields, at any depth. A type with an encoder of its own
 // is taken at its word.
 func CheckResult(t reflect.Type) error { return checkResult(t, true) }

@@ -117,7 +117,7 @@ func (p *Pending) confirm(ctx context.Context, now time.Time, f protocol.Finish)
 
 // AddResult adds the result to an end that is written as the fact. It can land on that
 // very write and nowhere else, and changes neither the record's expiry nor when the
-// outcome was recorded. Where the fact is gone the result is given up.
+// outcome was recorded. Where the fact no longer exists, the result is given up.
 func (p *Pending) AddResult(ctx context.Context, t *End) error {
 	f := t.Finish
 	f.Attempt, f.LargeSteps = protocol.WithoutResult{Write: t.Fact}, false

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Pending writes what could not be written before a key is read or claimed. A key of which this
-// process knows the outcome is not claimed before the record says it.
+// Pending writes, before a key is read or claimed, what could not be written earlier. A key
+// whose outcome this process knows is not claimed before the record says it.
 type Pending struct {
 	protocol.Store
 	now    func() time.Time

@@ -90,8 +90,8 @@ func (w *World) caller(ctx context.Context, system, name string) (*process, erro
 	return p, nil
 }
 
-// effectCall makes a call to another system. It does not return where the process is killed, of which nothing
-// goes on.
+// effectCall makes a call to another system. If the process is killed it does not return: nothing of
+// the process continues.
 func (p *process) effectCall(ctx context.Context, call string, o outcomes) error {
 	o.lost = func() error { return ErrNoReply }
 	if p.isDead() {

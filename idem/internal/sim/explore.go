@@ -109,7 +109,7 @@ type Report struct {
 	all      int // runs that there are
 }
 
-// calm says why a story cannot be explored that nothing has gone wrong in.
+// calm says why a story in which nothing went wrong cannot be explored.
 func (w *World) calm(stands map[string]int) error {
 	if err := w.answers[len(w.answers)-1].Err; err != nil {
 		return fmt.Errorf("where nothing goes wrong the last caller gets an error, and the story must be one that "+

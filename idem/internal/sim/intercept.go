@@ -24,7 +24,7 @@ type pausing interface {
 	WritePaused(ctx context.Context, w protocol.PausedWrite) error
 }
 
-// Intercept returns a store of which each call goes through one function, which gets the name of the method
+// Intercept returns a store whose calls all go through one function. It gets the name of the method
 // and the record's id, and makes the call with do. Calls of [protocol.AdminStore] and [protocol.Scanner], and
 // of pauses, over a store without them are refused.
 func Intercept(store protocol.Store, through Through) Store { return &intercepted{store, through} }

@@ -52,7 +52,7 @@ func (w *World) Sweep(operations []reconcile.Operation) {
 }
 
 // Play delivers a request as clients and queues do: again immediately, again when the lease is over, and again
-// until frozen and late calls have gone on, the plan's fates have come or do not come any more, and the answers
+// until frozen and late calls have continued, the plan's fates have come or do not come any more, and the answers
 // stay the same.
 func (w *World) Play(request Request) {
 	d := &deliveries{w: w, request: request, known: map[string]*arrival{}}

@@ -86,7 +86,7 @@ func (s *sorter) sorted() iter.Seq2[string, error] {
 			yield("", err)
 			return
 		}
-		for len(s.runs) > 0 { // each of which begins with an empty line, as a heap
+		for len(s.runs) > 0 { // a heap; each begins with an empty line
 			first := s.runs[0]
 			if first.line != "" && !yield(first.line, nil) {
 				return

@@ -1,6 +1,6 @@
 // Package child runs a server as a child process that cannot outlive the process that
 // started it: it ends when its standard input does, and on Linux the kernel also kills it
-// when its parent is gone. The child says where it listens with a line "Listening on
+// when its parent has ended. The child says where it listens with a line "Listening on
 // host:port".
 package child
 
@@ -23,7 +23,7 @@ type Process struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	output *Tail
-	ended  chan struct{} // closed when the child is gone
+	ended  chan struct{} // closed when the child has ended
 	err    error         // how it ended; read after ended is closed
 }
 
@@ -73,7 +73,7 @@ func Run(cmd *exec.Cmd) (<-chan error, error) {
 // PID is the child's process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Ended is closed when the child is gone.
+// Ended is closed when the child has ended.
 func (p *Process) Ended() <-chan struct{} {
 	if p == nil {
 		return nil
@@ -104,12 +104,12 @@ func (p *Process) awaitAddress(ctx context.Context) (string, error) {
 const endTimeout = 3 * time.Second
 
 // Close ends the child's input, kills the child if it still runs 3 s later, and returns when
-// it is gone. It may be called more than once.
+// it has ended. It may be called more than once.
 func (p *Process) Close() error {
 	if p == nil {
 		return nil
 	}
-	_ = p.stdin.Close() // closed already when the child is gone already
+	_ = p.stdin.Close() // closed already if the child has ended
 	select {
 	case <-p.ended:
 		return nil

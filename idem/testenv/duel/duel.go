@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
-// rounds of each comparison, in each of which both sides have a turn: long enough for caches to be warm.
+// rounds of each comparison. Both sides have a turn in each: long enough for caches to be warm.
 const (
 	rounds = 9
 	turn   = 200 * time.Millisecond

@@ -76,7 +76,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(body)
 	}
-	refuse := func(status int, code string) { answer(status, map[string]string{"__type": code, "message": "as told"}) }
+	refuse := func(status int, code string) { answer(status, map[string]string{"__type": code, "message": "refused"}) }
 	if fault != nil {
 		if status, code := fault(call); status != 0 {
 			refuse(status, code)

@@ -21,7 +21,7 @@ import (
 // is printed.
 type Event func(about string) (output string)
 
-// Happens makes what the line says: that time goes by, such as "1h later", or one of the service's events or of more.
+// Happens makes what the line says: that time passes, such as "1h later", or one of the service's events or of more.
 func (s *Service) Happens(line string, more map[string]Event) (output string) {
 	s.t.Helper()
 	if span, err := time.ParseDuration(strings.TrimSuffix(line, " later")); err == nil {

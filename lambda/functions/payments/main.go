@@ -18,7 +18,7 @@ import (
 var operations = map[string]idem.Operation{
 	// The provider takes the token as its own idempotency key: charging again is safe.
 	"POST /payments": {Name: "charge", Repeat: idem.Repeatable},
-	// The provider's refunds take no key: after an uncertain attempt nobody may try again
+	// The provider's refunds take no key: after an uncertain attempt no call may try again
 	// until lambda/functions/refundsweeper has found out what became of it.
 	"POST /refunds": {Name: "refund", Repeat: idem.NotRepeatable},
 	// lambda/functions/statements makes them, under the same declaration.

@@ -33,7 +33,7 @@ func operations(engine *idem.Engine, client provider,
 }
 
 // probe asks for the refund with the name that the handler gave it, which is the operation's
-// token: the handler has no steps, each of which would send a token of its own. That
+// token: the handler has no steps, which would send tokens of their own. That
 // the provider has none counts only after the attempt's lease, when no request can be under
 // way any more: the sweep sees to that.
 func (p *prober) probe(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {

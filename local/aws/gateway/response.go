@@ -119,5 +119,5 @@ func (r response) write(w http.ResponseWriter, idHeader, requestID string) {
 		header.Set(idHeader, requestID)
 	}
 	w.WriteHeader(r.status)
-	w.Write(r.body) // a client that has gone needs no answer
+	w.Write(r.body) // a client that has disconnected needs no answer
 }

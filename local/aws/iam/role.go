@@ -74,8 +74,8 @@ var (
 		"dynamodb:ListStreams"}
 )
 
-// Polls are the permissions that an event source mapping needs on a queue or on the stream of a table, by their names,
-// one of which is empty.
+// Polls are the permissions that an event source mapping needs on a queue or on the stream of a table, by their names.
+// One name is empty.
 func Polls(queue, table string) (all []Request) {
 	actions, resource := pollQueue, ARN("sqs", queue)
 	if table != "" {

@@ -82,7 +82,7 @@ func (i *instance) serveNext(w http.ResponseWriter, r *http.Request) {
 		header.Set(headerDeadline, strconv.FormatInt(inv.deadline.UnixMilli(), 10))
 		header.Set(headerARN, iam.ARN("lambda", "function:"+i.pool.function.Name))
 		header.Set(headerTrace, inv.trace)
-		w.Write(inv.payload) // a process that is gone by now is noticed by its exit
+		w.Write(inv.payload) // a process that has ended by now is noticed by its exit
 	}
 }
 

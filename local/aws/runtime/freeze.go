@@ -26,7 +26,7 @@ const (
 // for a while.
 func (i *instance) freeze() {
 	i.mu.Lock()
-	if !i.gone && signalGroup(i.cmd.Process, syscall.SIGSTOP) == nil {
+	if !i.reaped && signalGroup(i.cmd.Process, syscall.SIGSTOP) == nil {
 		i.frozen = true
 	}
 	i.mu.Unlock()
@@ -58,7 +58,7 @@ func stopped(pid int) bool {
 func (i *instance) thaw() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.frozen && !i.gone {
+	if i.frozen && !i.reaped {
 		signalGroup(i.cmd.Process, syscall.SIGCONT) // to a live group of our own
 	}
 	i.frozen = false

@@ -32,7 +32,7 @@ type instance struct {
 	first   chan struct{} // closed when the process first asks for work
 	polled  chan struct{} // a token for each time that a worker is back
 	leaving chan struct{} // closed when it aborts a poll: it takes no more work
-	exited  chan struct{} // closed when it is gone and cleaned up after
+	exited  chan struct{} // closed when it has ended and is cleaned up after
 
 	// ready is closed when the init is over; if it failed, failure is set before.
 	ready   chan struct{}
@@ -42,7 +42,7 @@ type instance struct {
 	free int // invocations that it could take now
 
 	mu      sync.Mutex
-	gone    bool // reaped; another process may have its pid
+	reaped  bool // another process may have its pid
 	left    bool // leaving is closed
 	frozen  bool
 	working []*invocation
@@ -85,7 +85,7 @@ func (i *instance) launch() error {
 	cmd.Dir = folder
 	cmd.Stdout, cmd.Stderr = i.stdout, i.stderr
 	cmd.SysProcAttr = child.OwnGroup()
-	// A grandchild may keep the pipes open after the process has gone.
+	// A grandchild may keep the pipes open after the process has ended.
 	cmd.WaitDelay = time.Second
 	i.cmd = cmd
 
@@ -107,7 +107,7 @@ func (i *instance) live(ended <-chan error) {
 	i.mu.Lock()
 	// What it has started and is still in its group; usually nothing. Another process may have its pid by now.
 	_ = syscall.Kill(-i.cmd.Process.Pid, syscall.SIGKILL)
-	i.gone = true
+	i.reaped = true
 	i.mu.Unlock()
 
 	i.server.Close()
@@ -127,14 +127,14 @@ func (i *instance) pid() int {
 }
 
 // signal reaches the process and all that it has started. It reports false if
-// the process is gone.
+// the process has ended.
 func (i *instance) signal(signal syscall.Signal) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return !i.gone && signalGroup(i.cmd.Process, signal) == nil
+	return !i.reaped && signalGroup(i.cmd.Process, signal) == nil
 }
 
-// kill ends the process and returns when it is gone.
+// kill ends the process and returns when it has ended.
 func (i *instance) kill() {
 	i.signal(syscall.SIGKILL) // SIGKILL to a live group of our own cannot be refused
 	<-i.exited

@@ -39,7 +39,7 @@ func (p *Pool) InFlight() []InFlight {
 	return list
 }
 
-// Kill ends a process with SIGKILL, like a crash, and returns when it is gone. Its
+// Kill ends a process with SIGKILL, like a crash, and returns when it has ended. Its
 // invocations get Runtime.ExitError.
 func (p *Pool) Kill(pid int) error { return p.stop(pid, (*instance).kill) }
 
@@ -61,7 +61,7 @@ func (p *Pool) stop(pid int, how func(*instance)) error {
 	return fmt.Errorf("runtime: no instance of %s with pid %d; there are %v", p.function.Name, pid, p.PIDs())
 }
 
-// Close ends all processes, waits until they are gone, and lets invocations end with
+// Close ends all processes, waits until they have ended, and lets invocations end with
 // ErrClosed. It may be called more than once.
 func (p *Pool) Close() {
 	p.end.Do(func() {

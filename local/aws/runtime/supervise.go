@@ -28,7 +28,7 @@ func (p *Pool) run(inv *invocation, delivery chan<- Result) {
 			return
 		}
 		if cold {
-			// It had asked for work and was gone before it got this.
+			// It had asked for work and ended before it got this.
 			<-inst.exited
 			inv.finish(exitError(inv.id, inst.cmd.ProcessState))
 			deliver()
@@ -68,7 +68,7 @@ func (p *Pool) initialise(inst *instance) {
 }
 
 // supervise waits for the outcome, acts at the deadline, and returns when the
-// worker is free again or the process gone.
+// worker is free again or the process has ended.
 func (p *Pool) supervise(inst *instance, inv *invocation, deliver func()) {
 	deadline := time.After(time.Until(inv.deadline))
 	select {

@@ -18,7 +18,7 @@ import (
 // parentPoll is how often a command looks whether `go run` is still there.
 const parentPoll = 200 * time.Millisecond
 
-// EndWithParent ends the context when `go run` is gone: it passes Ctrl-C on, but
+// EndWithParent ends the context when `go run` has ended: it passes Ctrl-C on, but
 // not the SIGTERM that scripts send it, and cannot pass a SIGKILL on. A command
 // that was started without `go run` is left alone, so that it may outlive its shell. The
 // executable's folder says nothing: `go run` takes it from a build cache that may lie anywhere.

@@ -53,7 +53,7 @@ func main() {
 	// With a handler for SIGPIPE a broken pipe is an error of the write and does not end
 	// the process.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	err := do(ctx, &output{Writer: os.Stdout, gone: end})
+	err := do(ctx, &output{Writer: os.Stdout, end: end})
 	end()
 	stop()
 	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, syscall.EPIPE) {
@@ -65,13 +65,13 @@ func main() {
 // output ends the command when its reader, such as head, has ended.
 type output struct {
 	io.Writer
-	gone func()
+	end func()
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	n, err := o.Writer.Write(p)
 	if errors.Is(err, syscall.EPIPE) {
-		o.gone()
+		o.end()
 	}
 	return n, err
 }

@@ -18,7 +18,7 @@ import (
 // leases together. The sweep asks the provider about both refunds: it does not answer
 // about the one whose client retries, which the sweep escalates.
 func (t *tour) kills() {
-	gone, asked := t.request("/refunds", "gone"), t.request("/refunds", "kill-refund")
+	left, asked := t.request("/refunds", "left"), t.request("/refunds", "kill-refund")
 	charge, made := t.request("/payments", "kill-charge"), t.request("/statements", "kill-statement")
 	var accepted examples.Reply
 	t.provider.silence(asked.ref)
@@ -31,7 +31,7 @@ func (t *tour) kills() {
 	kill := func(name string, r request) {
 		t.add(name, "500 Internal Server Error", func() string { return t.kill(r) })
 	}
-	kill("refund, client gone: killed", gone)
+	kill("refund, client left: killed", left)
 	kill("repeatable: killed in the handler", charge)
 	t.add("repeatable: retry within the lease", "409 idempotency_key_in_progress", retry(charge))
 	kill("not repeatable: killed in the handler", asked)
@@ -48,12 +48,12 @@ func (t *tour) kills() {
 	t.add("statement: its report ordered, and read", "1 and 2", func() string {
 		return fmt.Sprintf("%d and %d", t.provider.times(made.ref), t.provider.times(readOf(made.ref)))
 	})
-	t.add("refund, client gone: after the sweep", "completed, as the provider says", func() string {
-		return t.swept(gone)
+	t.add("refund, client left: after the sweep", "completed, as the provider says", func() string {
+		return t.swept(left)
 	})
-	t.add("refund, client gone: a late retry", "201 replayed, the provider's refund", func() string {
-		again := t.pay(defaultTenant, gone, 100)
-		if !strings.Contains(string(again.Body), `"`+t.provider.idOf(gone.ref)+`"`) {
+	t.add("refund, client left: a late retry", "201 replayed, the provider's refund", func() string {
+		again := t.pay(defaultTenant, left, 100)
+		if !strings.Contains(string(again.Body), `"`+t.provider.idOf(left.ref)+`"`) {
 			return again.String() + ", another refund"
 		}
 		return again.String() + ", the provider's refund"
@@ -64,7 +64,7 @@ func (t *tour) kills() {
 	t.add("not repeatable: retry after that", "409 outcome_unknown", retry(asked))
 	t.add("requests at the provider", "charge: 2, one key; refunds: 1 and 1", func() string {
 		times := t.provider.times
-		return fmt.Sprintf("charge: %d, one key; refunds: %d and %d", times(charge.ref), times(asked.ref), times(gone.ref))
+		return fmt.Sprintf("charge: %d, one key; refunds: %d and %d", times(charge.ref), times(asked.ref), times(left.ref))
 	})
 }
 

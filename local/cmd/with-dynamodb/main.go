@@ -10,11 +10,11 @@
 // AWS_ENDPOINT_URL_DYNAMODB, which the AWS SDKs read, a region and dummy AWS credentials
 // for the command, passes signals on to it, and exits
 // with its exit code (128 + the signal's number if a signal ended it) after
-// DynamoDB Local is gone. It exits with 125 if DynamoDB Local cannot be provisioned, and
+// DynamoDB Local has ended. It exits with 125 if DynamoDB Local cannot be provisioned, and
 // with 127 if the command cannot be started.
 //
 // (go run itself turns every exit code but 0 into 1. It ends at a SIGTERM without passing it on:
-// when it is gone, the command gets one.)
+// when it has ended, the command gets one.)
 //
 // A SIGKILL ends with-dynamodb and DynamoDB Local at once. On Linux the command gets a SIGTERM
 // then: it would have no database any more.
@@ -141,7 +141,7 @@ func command(args []string, endpoint string, signals <-chan os.Signal, stderr io
 		case s := <-signals:
 			// The terminal has sent its signals to the command itself.
 			if !fromTerminal(s) {
-				_ = cmd.Process.Signal(s) // it may be gone already
+				_ = cmd.Process.Signal(s) // it may have ended already
 			}
 		case err := <-ended:
 			return exitCode(cmd, err, say)

@@ -27,7 +27,7 @@ func (m mutant) group() string {
 	return name
 }
 
-// mutants are all rows, with those whose code is gone.
+// mutants are all rows, with those whose code was deleted.
 func mutants() (all []mutant, err error) {
 	d := yaml.NewDecoder(bytes.NewReader(list))
 	d.KnownFields(true)
@@ -65,7 +65,7 @@ func (m mutant) apply(root string) (file string, mutated []byte, err error) {
 	}
 	if len(found) != 1 {
 		return "", nil, fmt.Errorf("%s: its text is %d times in %s %v, and must be there once: change the row with "+
-			"the code, or say why it is gone:\n%s", m.ID, len(found), m.In, found, m.From)
+			"the code, or say under gone why there is none:\n%s", m.ID, len(found), m.In, found, m.From)
 	}
 	return file, mutated, nil
 }

@@ -98,7 +98,7 @@ func Failed(id, code, message *string, senderFault bool) Reply {
 	}
 }
 
-// Attributes are the message attributes of SQS and SNS, each of which has a type of its own
+// Attributes are the message attributes of SQS and SNS: each service has a type of its own
 // for their values.
 func Attributes[V any](m *outbox.Message, value func(dataType, text *string) V) map[string]V {
 	all, dataType := map[string]V{}, "String"

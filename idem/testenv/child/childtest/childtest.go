@@ -1,5 +1,5 @@
 // Package childtest examines processes from outside, for tests of code that starts
-// processes. It reads Linux's /proc; elsewhere every process counts as gone.
+// processes. It reads Linux's /proc; elsewhere every process counts as ended.
 package childtest
 
 import (
@@ -223,7 +223,7 @@ func Rerun(t *testing.T, variable string, env ...string) (cmd *exec.Cmd, pid int
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it is gone already in a test that passes
+		_ = cmd.Process.Kill() // it has ended already in a test that passes
 		_ = cmd.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -234,7 +234,7 @@ func Rerun(t *testing.T, variable string, env ...string) (cmd *exec.Cmd, pid int
 }
 
 // RequireEndsWithParent reruns the test binary for a server that says its folder, kills it, and waits until the server
-// and the folder are gone.
+// has ended and the folder is deleted.
 func RequireEndsWithParent(t *testing.T, variable string) {
 	t.Helper()
 	parent, pid, folder := Rerun(t, variable)

@@ -26,7 +26,7 @@ import (
 	"github.com/idem-go/idempotency/local/proof/rig/runs"
 )
 
-// operations by the collection that they are requested in. Nobody comes for audits and drafts in
+// operations by the collection that they are requested in. No worker comes for audits and drafts in
 // time.
 var operations = map[string]idem.Operation{
 	"statements": {Name: "statement"},
