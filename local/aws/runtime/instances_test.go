@@ -129,7 +129,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	}
 }
 
-func alive(pid int) bool { return !childtest.Gone(pid) }
+func alive(pid int) bool { return !childtest.Ended(pid) }
 
 func TestTimeoutKillsAStoppedProcess(t *testing.T) {
 	pool := start(t, runtime.Function{Timeout: 100 * time.Millisecond}, nil)
