@@ -26,7 +26,7 @@ type uncomparable []string
 
 func (e uncomparable) Error() string { return strings.Join(e, ",") }
 
-// branches is an error of several, of which some may be nil.
+// branches is an error of several. Some may be nil.
 type branches []error
 
 func (b branches) Error() string   { return "several" }

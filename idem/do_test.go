@@ -180,8 +180,8 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 			require.True(t, out.Omitted)
 			require.False(t, out.Queued)
 			_, err = r.engine.Execute(t.Context(), call)
-			gone := errorAs[*idem.OutcomeUnavailableError](t, err)
-			require.Equal(t, tc.kept, string(gone.Summary))
+			lost := errorAs[*idem.OutcomeUnavailableError](t, err)
+			require.Equal(t, tc.kept, string(lost.Summary))
 		})
 	}
 }

@@ -299,7 +299,7 @@ func TestStoreIsAskedWhereTheClaimIsNotCertain(t *testing.T) {
 
 // A duplicate whose claim got no answer is in flight if another call of this process has the
 // key: its claim cannot land over that one, now or later, and is not taken back.
-func TestClaimWithoutAnswerBesideAHandlerOfThisProcessIsInFlight(t *testing.T) {
+func TestClaimWithoutAnswerNextToAHandlerOfThisProcessIsInFlight(t *testing.T) {
 	for name, tc := range map[string]struct {
 		own, holder time.Duration // retention
 		want        []string

@@ -208,7 +208,7 @@ func (r *rig) resolve(t *testing.T, id string, res reconcile.Resolution) error {
 // encoded is JSON as later calls read it, or are said to.
 func encoded(body string) *protocol.Encoded { return &protocol.Encoded{Body: []byte(body)} }
 
-// events logs what an observer is told, by kind.
+// events logs the notices that an observer gets, by kind.
 type events struct {
 	mu      sync.Mutex
 	names   []string

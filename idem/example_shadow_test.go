@@ -13,7 +13,7 @@ import (
 // Without the variable the operation is protected.
 var Fulfil = idem.Operation{Name: "fulfil", Shadow: os.Getenv("IDEM_SHADOW") == "true"}
 
-// In shadow each call runs, and the observer is told what the live mode would have done.
+// In shadow each call runs, and the observer learns what the live mode would have done.
 func ExampleOperation_shadow() {
 	engine, err := idem.New(memstore.New(), &idem.Options{Observer: func(_ context.Context, n notice.Notice) {
 		fmt.Println(n.Kind, n.State)

@@ -45,7 +45,7 @@ func ExampleDo() {
 	// another amount, same key: true
 }
 
-// Run returns, beside the result, whether it was replayed and which attempt made it.
+// Run returns, in addition to the result, whether it was replayed and which attempt made it.
 func ExampleRun() {
 	engine, _ := idem.New(memstore.New(), nil)
 	charge := idem.Operation{Name: "charge"}
@@ -79,7 +79,7 @@ func ExampleNotExecuted() {
 	// charged <nil>
 }
 
-// An outcome that nobody knows stays open until somebody finds out.
+// An unknown outcome stays open until an operator finds out.
 func Example_resolve() {
 	store := memstore.New()
 	engine, _ := idem.New(store, nil)

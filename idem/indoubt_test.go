@@ -195,9 +195,9 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 				require.True(t, res.Outcome.Executed)
 				require.Equal(t, idem.Completed, res.Outcome.RecordState)
 				require.Equal(t, 1, r.committed())
-				told := r.events.take()
-				require.Equal(t, "completed", told[len(told)-1], "%v", told)
-				require.NotContains(t, told, "lease_lost")
+				reported := r.events.take()
+				require.Equal(t, "completed", reported[len(reported)-1], "%v", reported)
+				require.NotContains(t, reported, "lease_lost")
 			})
 		}
 	}
@@ -226,7 +226,7 @@ func TestAnAtomicCommitInDoubtOverWhatGoesNeverLands(t *testing.T) {
 		before   play
 		meantime play           // while the handler runs
 		withdraw idemtest.Fault // what becomes of the withdrawal
-		state    idem.State     // that the caller is told, and that is left
+		state    idem.State     // that the caller gets, and that is left
 	}{
 		"deleted before the commit":             {leftExpired, deleted, idemtest.Pass, idem.Absent},
 		"expired, and not read":                 {all(leftExpired, unread), nothing, idemtest.Pass, idem.Released},

@@ -166,7 +166,7 @@ func TestFailingHeartbeat(t *testing.T) {
 					require.False(t, tc.lost)
 				}
 				return 1, nil
-			}) // nobody else came: its outcome counts
+			}) // no other call came: its outcome counts
 			require.Equal(t, idem.Completed, r.state(t, key))
 			require.Equal(t, tc.lost, len(r.events.take()) == 3, "Claimed, LeaseLost, Completed")
 		})

@@ -18,7 +18,7 @@ import (
 // limited is parked after three attempts that may have taken effect.
 var limited = idem.Operation{Name: "limited", Repeat: idem.Repeatable, MaxAttempts: 3}
 
-// attempted plays a handler that counts its runs and ends each as told.
+// attempted plays a handler that counts its runs and ends each as requested.
 type attempted struct {
 	*rig
 	key  idem.Key
@@ -65,7 +65,7 @@ func TestAnOperationIsParkedAfterItsLastAttempt(t *testing.T) {
 	type ends = []func(*testing.T, *attempted)
 	for name, tc := range map[string]struct {
 		op   idem.Operation
-		ends ends // each of which runs
+		ends ends // each runs
 	}{
 		"errors":                     {limited, ends{errs, errs, errs}},
 		"dead processes":             {limited, ends{dies, dies, dies}},

@@ -170,8 +170,8 @@ func rigFor(t *testing.T, kind notice.Kind) *rig {
 	return newRig(t, nil)
 }
 
-// An observer is told of every kind, and the notice says whom it is about.
-func TestAnObserverIsToldOfEveryKind(t *testing.T) {
+// An observer gets notices of every kind, and each says whom it is about.
+func TestAnObserverGetsEveryKind(t *testing.T) {
 	require.ElementsMatch(t, kinds(t), slices.Collect(maps.Keys(observed)), "one scenario each")
 	for kind, scenario := range observed {
 		bubble(t, string(kind), func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestWithoutAnObserverWarningsAreLogged(t *testing.T) {
 				logged.String())
 			require.NotRegexp(t, "level=(INFO|DEBUG) .* kind=([^s]|s[^h])", logged.String())
 			if strings.HasPrefix(string(kind), "shadow_") {
-				require.Contains(t, logged.String(), "kind="+string(kind), "all that is told in shadow is logged")
+				require.Contains(t, logged.String(), "kind="+string(kind), "all that is reported in shadow is logged")
 			}
 		})
 	}
@@ -269,7 +269,7 @@ func (brokenLog) Enabled(context.Context, slog.Level) bool { return true }
 
 func (brokenLog) Handle(context.Context, slog.Record) error { panic("log") }
 
-// A metric that panics costs no outcome, wherever it is, and neither does the log that is told.
+// A metric that panics costs no outcome, wherever it is, and neither does the log that gets the panic.
 func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 	t.Run("a metric", func(t *testing.T) { observedBy(t, func(context.Context, notice.Notice) { panic("metrics") }) })
 	t.Run("the log", func(t *testing.T) {
@@ -296,17 +296,17 @@ func observedBy(t *testing.T, o idem.Observer) {
 	}
 }
 
-// Each observer is told, whatever becomes of the others, and nil logs.
+// Each observer gets the notice, whatever becomes of the others, and nil logs.
 func TestObserversTellsEach(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
 	var logged bytes.Buffer
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
-	var told []notice.Kind
-	note := func(_ context.Context, n notice.Notice) { told = append(told, n.Kind) }
+	var seen []notice.Kind
+	note := func(_ context.Context, n notice.Notice) { seen = append(seen, n.Kind) }
 	o := idem.Observers(func(context.Context, notice.Notice) { panic("metrics") }, nil, note)
 	o(t.Context(), notice.Notice{Kind: notice.Parked, ID: "acme#charge#digest"})
 	o(t.Context(), notice.Notice{Kind: notice.Replayed})
-	require.Equal(t, []notice.Kind{notice.Parked, notice.Replayed}, told)
+	require.Equal(t, []notice.Kind{notice.Parked, notice.Replayed}, seen)
 	require.Regexp(t, `level=ERROR msg="idem: an observer panicked.* error="the observer panicked at .*: a value of `+
 		`type string" .*\n.*level=WARN msg="idem: parked as unknown, .* record=acme#charge#digest`, logged.String())
 	require.NotContains(t, logged.String(), "kind=replayed")

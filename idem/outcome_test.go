@@ -90,7 +90,7 @@ func TestAGoroutineThatOutlivesItsHandlerRacesWithNothing(t *testing.T) {
 				var once sync.Once
 				begin, over := make(chan struct{}), make(chan struct{})
 				// Each call to the store waits until something was asked since what comes before it.
-				beside := func(ctx context.Context, c *idemtest.Call) error {
+				concurrent := func(ctx context.Context, c *idemtest.Call) error {
 					once.Do(func() { close(begin) })
 					for n := asked.Load() + 2; asked.Load() < n; {
 						runtime.Gosched()
@@ -105,7 +105,7 @@ func TestAGoroutineThatOutlivesItsHandlerRacesWithNothing(t *testing.T) {
 							&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
 						require.NoError(t, err)
 					}
-					r.faults.Always(beside, idemtest.Finish, idemtest.RecordStep)
+					r.faults.Always(concurrent, idemtest.Finish, idemtest.RecordStep)
 					all.Go(func() {
 						<-begin
 						for {
@@ -257,13 +257,13 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, notSent }, onceOnly)
 			return err
 		},
-		"a step's, after one that nobody knows": func(ctx context.Context, _ *rig) error {
+		"a step's, after an unknown one": func(ctx context.Context, _ *rig) error {
 			return errors.Join(step(ctx, "reserve", errPlain), step(ctx, "ship", notSent))
 		},
 		"a step's, wrapped": func(ctx context.Context, _ *rig) error {
 			return fmt.Errorf("order: %w", step(ctx, "ship", fmt.Errorf("shipping: %w", notSent)))
 		},
-		"a step's word beside its response": func(ctx context.Context, _ *rig) error {
+		"a step's word with its response": func(ctx context.Context, _ *rig) error {
 			_, err := idem.Step(ctx, "ship", func(ctx context.Context) (int, error) {
 				idem.SetNotExecuted(ctx)
 				return 0, errPlain

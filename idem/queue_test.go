@@ -389,9 +389,9 @@ func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
 		for n := range 10 {
 			refused(t, r.inLambda(), key(fmt.Sprint(n)), idem.ErrStoreUnavailable, text)
 		}
-		told := r.events.take()
-		require.Contains(t, told, "outcome_queued")
-		require.Contains(t, told, "outcome_dropped", "the queue is full")
+		seen := r.events.take()
+		require.Contains(t, seen, "outcome_queued")
+		require.Contains(t, seen, "outcome_dropped", "the queue is full")
 
 		r.faults.Always(idemtest.Pass, idemtest.Acquire)
 		for _, s := range []string{"small", "another"} {

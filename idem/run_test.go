@@ -44,11 +44,11 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 			idem.Released, idem.Released},
 		{"permanent", ends(0, idem.Permanent(coded)), nil, idem.Failed, idem.Failed},
 		{"permanent, not executed", ends(0, idem.Permanent(idem.NotExecuted(coded))), nil, idem.Failed, idem.Failed},
-		{"not executed beside a result", func(ctx context.Context, _ int) (int, error) {
+		{"not executed, with a result", func(ctx context.Context, _ int) (int, error) {
 			idem.SetNotExecuted(ctx)
 			return 7, nil
 		}, nil, idem.Released, idem.Released},
-		{"not executed beside an error", func(ctx context.Context, _ int) (int, error) {
+		{"not executed, with an error", func(ctx context.Context, _ int) (int, error) {
 			idem.SetNotExecuted(ctx)
 			return 7, errPlain
 		}, nil, idem.Released, idem.Released},
@@ -191,13 +191,13 @@ func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 
 // A client that goes away changes nothing about the attempt.
 func TestClientDisconnects(t *testing.T) {
-	gone := errors.New("client gone")
+	left := errors.New("client left")
 	for name, tc := range map[string]struct {
 		claim func(ctx context.Context, c *idemtest.Call, leave func()) error // nil: it leaves before
 		err   error
 		state idem.State
 	}{
-		"before the claim": {nil, gone, idem.Absent},
+		"before the claim": {nil, left, idem.Absent},
 		"while the claim is sent": {func(ctx context.Context, c *idemtest.Call, leave func()) error {
 			require.NoError(t, c.Do(ctx))
 			leave()
@@ -206,11 +206,11 @@ func TestClientDisconnects(t *testing.T) {
 		"when the claim has come": {func(ctx context.Context, c *idemtest.Call, leave func()) error {
 			defer leave()
 			return c.Do(ctx)
-		}, gone, idem.Released},
+		}, left, idem.Released},
 	} {
 		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			leave := func() { cancel(gone) }
+			leave := func() { cancel(left) }
 			if tc.claim == nil {
 				leave()
 			} else {
@@ -227,8 +227,8 @@ func TestClientDisconnects(t *testing.T) {
 	testOn(t, "while the handler runs", unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		v := must(t, r.in(ctx), key, func(ctx context.Context, n int) (int, error) {
-			cancel(gone)
-			require.ErrorIs(t, context.Cause(ctx), gone, "the handler may know")
+			cancel(left)
+			require.ErrorIs(t, context.Cause(ctx), left, "the handler may know")
 			return n, nil
 		})
 		require.Equal(t, 1, v)
@@ -345,7 +345,7 @@ func TestFinishLooksAgain(t *testing.T) {
 		}{
 			"landed":     {func(f *idemtest.Faults) { f.Next(idemtest.Finish, held(fault)) }, false, idem.Completed},
 			"not landed": {func(f *idemtest.Faults) { f.Next(idemtest.Finish, fault) }, false, idem.Completed},
-			"never told": {func(f *idemtest.Faults) { f.Always(fault, idemtest.Finish) }, true, idem.InProgress},
+			"no answer":  {func(f *idemtest.Faults) { f.Always(fault, idemtest.Finish) }, true, idem.InProgress},
 			"nor read": {func(f *idemtest.Faults) {
 				f.Next(idemtest.Finish, fault)
 				f.Next(idemtest.Get, idemtest.LoseReply)
@@ -365,7 +365,7 @@ func TestFinishLooksAgain(t *testing.T) {
 				require.Equal(t, tc.after, r.state(t, key))
 			})
 		}
-		t.Run(name+", gone", func(t *testing.T) {
+		t.Run(name+", deleted", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, fault)
 			key := unsafe.Key("t", "k")

@@ -53,7 +53,7 @@ func seen(f func() (any, error)) (a answered) {
 	return a
 }
 
-// opaque is a type of which JSON sees nothing, and which live mode refuses.
+// opaque is a type that JSON sees nothing of, and that live mode refuses.
 type opaque struct{ n int }
 
 // What handlers do, and what the live mode would refuse or change.
@@ -62,7 +62,7 @@ var shadowHandlers = map[string]func(context.Context, any) (any, error){
 	"a result JSON changes":     func(context.Context, any) (any, error) { return opaque{7}, nil },
 	"a result without encoding": func(context.Context, any) (any, error) { return awkward{"panic"}, nil },
 	"an error":                  func(context.Context, any) (any, error) { return nil, errPlain },
-	"an error beside a result":  func(context.Context, any) (any, error) { return 5, errPlain },
+	"an error with a result":    func(context.Context, any) (any, error) { return 5, errPlain },
 	"a panic":                   func(context.Context, any) (any, error) { panic(errPlain) },
 	"an exit":                   func(context.Context, any) (any, error) { runtime.Goexit(); return nil, nil },
 	"the end of its context": func(ctx context.Context, _ any) (any, error) {
@@ -156,21 +156,21 @@ func TestShadowTakesATenthOfTheTimeLeft(t *testing.T) {
 	}
 }
 
-// What is told in shadow is what the live mode answers in the same sequence.
+// What is reported in shadow is what the live mode answers in the same sequence.
 func TestShadowTellsWhatTheLiveModeWouldAnswer(t *testing.T) {
-	told := map[string]int{}
+	reported := map[string]int{}
 	for seed := range uint64(150) {
-		synctest.Test(t, func(t *testing.T) { twins(t, rand.New(rand.NewPCG(seed, 14)), told) })
+		synctest.Test(t, func(t *testing.T) { twins(t, rand.New(rand.NewPCG(seed, 14)), reported) })
 	}
 	for _, want := range []string{"shadow_executed completed", "shadow_executed failed", "shadow_executed released",
 		"shadow_executed unknown", "shadow_duplicate completed", "shadow_duplicate failed", "shadow_duplicate in_progress",
 		"shadow_duplicate unknown", "shadow_key_reused ", "shadow_unobserved "} {
-		require.Positive(t, told[want], "the sequences never had %q: %v", want, told)
+		require.Positive(t, reported[want], "the sequences never had %q: %v", want, reported)
 	}
 }
 
 // twins plays one sequence in both modes.
-func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
+func twins(t *testing.T, rnd *rand.Rand, reported map[string]int) {
 	live, shadow := newRig(t, nil), newRig(t, nil)
 	last := idem.Operation{Name: "last", Repeat: idem.Repeatable, MaxAttempts: 2}
 	lives := map[string]int{} // a value that the modes forget at different times gets a successor
@@ -203,7 +203,7 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 			}
 			defer func() {
 				if p := recover(); p != nil {
-					require.Equal(t, "as told", p)
+					require.Equal(t, "as requested", p)
 				}
 			}()
 			_, err = idem.Do(t.Context(), r.engine, key, input, func(ctx context.Context, _ int) (int, error) {
@@ -220,7 +220,7 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 					_, _ = idem.Do(context.WithoutCancel(t.Context()), r.engine, key, input, returns(2))
 				}
 				if panics {
-					panic("as told")
+					panic("as requested")
 				}
 				return 1, end
 			})
@@ -234,7 +234,7 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 		all := events.notices[before:]
 		n := all[len(all)-1]
 		if n.Kind == notice.ShadowDuplicate && len(all) > 1 {
-			n = all[0] // the nested duplicate is told after the duplicate around it
+			n = all[0] // the nested duplicate is reported after the duplicate around it
 		}
 		ran, err := play(&live, op.Key("t", value))
 		rec := live.record(t, op.Key("t", value))
@@ -256,7 +256,7 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 		}
 		require.Equal(t, fmt.Sprint(want, " ", state), fmt.Sprint(n.Kind, " ", n.State), "%s, input %d, in live mode: %v, %v",
 			value, input, ran, err)
-		told[fmt.Sprint(n.Kind, " ", n.State)]++
+		reported[fmt.Sprint(n.Kind, " ", n.State)]++
 		require.Empty(t, shadow.due(t))
 		require.Nil(t, shadow.record(t, key), "nothing of shadow lies under the key's own id")
 	}
@@ -299,7 +299,7 @@ func TestSwitchingShadowOffStartsAnew(t *testing.T) {
 }
 
 // Without a usable key nothing is shared: each call has a token of its own.
-func TestShadowWithoutAKeyIsToldAndRuns(t *testing.T) {
+func TestShadowWithoutAKeyIsReportedAndRuns(t *testing.T) {
 	r := newRig(t, nil)
 	tokens := map[string]bool{}
 	for range 2 {

@@ -35,7 +35,7 @@ type left struct{ ID string }
 type right struct{ ID string }
 type outer struct{ Hidden hidden }
 
-// upload is a reader of which JSON sees something, but not what it reads.
+// upload is a reader that JSON sees something of, but not what it reads.
 type upload struct {
 	Name string
 	from io.Reader
@@ -60,7 +60,7 @@ func asInput[In any](in In) func(*testing.T, *rig) error {
 	}
 }
 
-// A value of which JSON sees nothing would make all inputs equal: another input would get the first one's outcome.
+// A value that JSON sees nothing of would make all inputs equal: another input would get the first one's outcome.
 func TestInputsThatAllLookTheSameAreRefused(t *testing.T) {
 	for name, do := range map[string]func(*testing.T, *rig) error{
 		"struct":   asInput(hidden{"a"}),
@@ -113,7 +113,7 @@ func TestInputsThatJSONSeesAreTaken(t *testing.T) {
 		"no input":           asInput(struct{}{}),
 		"nothing but a mark": asInput(struct{ _ struct{} }{}),
 		"some hidden":        asInput(mixed{id: "a"}),
-		"embedded beside a field": asInput(struct {
+		"embedded next to a field": asInput(struct {
 			hidden
 			N int
 		}{}),
@@ -165,7 +165,7 @@ func TestEncodersWithAPointerReceiver(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrKeyReused)
 }
 
-// A result of which JSON sees nothing would reach already the first caller empty.
+// A result that JSON sees nothing of would be empty even for the first caller.
 func TestResultTypesThatJSONSeesNothingOf(t *testing.T) {
 	require.ErrorContains(t, do[hidden](t), "idem_test.hidden")
 	require.ErrorContains(t, do[*hidden](t), "idem_test.hidden")

@@ -472,7 +472,7 @@ func TestInterruptedIsRefusedWhereItWouldNotBeCalled(t *testing.T) {
 }
 
 // What has succeeded is done, although its result cannot be kept: it is not run
-// again, neither in its attempt nor in a later one, and all of them are told the same.
+// again, neither in its attempt nor in a later one, and all of them get the same error.
 func TestStepWhoseResultCannotBeKept(t *testing.T) {
 	for _, kind := range []string{"error", "panic", "panic back", "too large"} {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
@@ -480,7 +480,7 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 				r := rigOver(t, memstore.Options{MaxResult: 1000}.New(), new(idemtest.Clock), nil)
 				key := safe.Key("t", "k")
 				runs := 0
-				var told []*idem.StepUnavailableError
+				var errs []*idem.StepUnavailableError
 				handler := func(end func(error) error) func(context.Context) (string, error) {
 					return func(ctx context.Context) (string, error) {
 						retry := idem.Retry{MaxTries: 3, InitialDelay: time.Nanosecond}
@@ -493,7 +493,7 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 								&idem.StepConfig[awkward]{Semantics: semantics, Retry: retry})
 						}
 						of := errorAs[*idem.StepUnavailableError](t, err)
-						told = append(told, of)
+						errs = append(errs, of)
 						return "", end(err)
 					}
 				}
@@ -504,9 +504,9 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 				refused(t, r, key, new(*idem.StepUnavailableError), steps(handler(idem.PermanentStep)))
 				require.Equal(t, idem.Failed, r.state(t, key), "it is the step's outcome")
 				require.Equal(t, 1, runs)
-				require.Equal(t, told[0], told[1])
-				require.Equal(t, "s", told[0].Name)
-				require.NotEmpty(t, told[0].Reason)
+				require.Equal(t, errs[0], errs[1])
+				require.Equal(t, "s", errs[0].Name)
+				require.NotEmpty(t, errs[0].Reason)
 			})
 		}
 	}

@@ -130,8 +130,8 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 }
 
 // A result is added to the very outcome that was recorded without it, and to nothing
-// else: where that one is gone, the result is given up.
-func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
+// else: where that one no longer exists, the result is given up.
+func TestResultOfAnOutcomeThatNoLongerExists(t *testing.T) {
 	again := func(t *testing.T, r *rig, key idem.Key) {
 		r.clock.Advance(48 * time.Hour)
 		must(t, r.elsewhere(t), key, returns("another"))
@@ -289,8 +289,8 @@ func TestNoOutcomeIsBornExpired(t *testing.T) {
 	})
 }
 
-// Where the outcome is found to be gone at once, nothing is kept for later.
-func TestResultOfAnOutcomeThatIsGoneAtOnce(t *testing.T) {
+// Where the outcome is found to be deleted at once, nothing is kept for later.
+func TestResultOfAnOutcomeThatIsDeletedAtOnce(t *testing.T) {
 	r, key := rigOn(t, unsafe)
 	r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
 		r.mem.Delete(c.ID)

@@ -91,14 +91,14 @@ var onceOnly = &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
 
 func one(context.Context) (int, error) { return 1, nil }
 
-// dieInside leaves a claim whose process is gone, in the function of an at-most-once step.
+// dieInside leaves a claim whose process has ended, in the function of an at-most-once step.
 func dieInside(t *testing.T, r *rig, key idem.Key) {
 	h := r.elsewhere(t)
-	ctx, gone := context.WithCancel(inLambda(t.Context()))
+	ctx, end := context.WithCancel(inLambda(t.Context()))
 	refused(t, h.in(ctx), key, nil, func(ctx context.Context, _ int) (int, error) {
 		return idem.Step(ctx, "charge", func(context.Context) (int, error) {
 			h.faults.Always(idemtest.LoseRequest, idemtest.RecordStep, idemtest.Finish)
-			gone()
+			end()
 			return 1, nil
 		}, onceOnly)
 	})
@@ -106,7 +106,7 @@ func dieInside(t *testing.T, r *rig, key idem.Key) {
 	require.True(t, r.record(t, key).Interrupted())
 }
 
-// dieBefore leaves a claim whose process is gone before it begins a step.
+// dieBefore leaves a claim whose process has ended before it begins a step.
 func dieBefore(t *testing.T, r *rig, key idem.Key) {
 	h := r.elsewhere(t)
 	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
@@ -121,8 +121,8 @@ func TestABeginMarkWatchesTheClaim(t *testing.T) {
 		"parked": errPlain}
 	for _, w := range watchings {
 		for name, end := range ends {
-			told := fmt.Sprint(w.op.Name, w.op.Repeat, w.op.Watch, " ", name)
-			testOn(t, told, w.op, func(t *testing.T, r *rig, key idem.Key) {
+			title := fmt.Sprint(w.op.Name, w.op.Repeat, w.op.Watch, " ", name)
+			testOn(t, title, w.op, func(t *testing.T, r *rig, key idem.Key) {
 				inIndex := func(watched bool) {
 					t.Helper()
 					rec := r.record(t, key)
@@ -252,7 +252,7 @@ func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 
 // A sweep that has postponed the claim while its step ran leaves nothing behind in the
 // record, and an outcome that comes after a park lands as ever.
-func TestASweepBesideARunningStep(t *testing.T) {
+func TestASweepDuringAStep(t *testing.T) {
 	for _, parks := range []bool{false, true} {
 		r, key := rigOn(t, safe)
 		must(t, r, key, func(ctx context.Context, _ int) (int, error) {

@@ -22,8 +22,8 @@ const (
 	maxBatch            = 10_000
 	maxReceiveCount     = 1000
 
-	// leftToPeople is the least time of a dead letter, with a weekend in it.
-	leftToPeople = 4 * day
+	// leftToOperators is the least time of a dead letter, with a weekend in it.
+	leftToOperators = 4 * day
 )
 
 // setDefaults sets the defaults, and puts usable values where there are none, so that
@@ -128,10 +128,10 @@ func (p *QueueProps) advise(at constructs.IConstruct, timeout time.Duration) {
 		warn(at, "few-receives", "a message is given up after %d receives, and each one that finds another attempt running "+
 			"or no time left spends one: set MaxReceives to at least %d", p.MaxReceives, DefaultMaxReceives)
 	}
-	if left := maxMessageRetention - p.MessageRetention; !p.FIFO && left < leftToPeople {
+	if left := maxMessageRetention - p.MessageRetention; !p.FIFO && left < leftToOperators {
 		warn(at, "short-dead-letters", "a dead letter is as old as its message: one that waited here for %v is deleted "+
 			"after %v in the dead-letter queue; set MessageRetention to at most %v", p.MessageRetention, left,
-			maxMessageRetention-leftToPeople)
+			maxMessageRetention-leftToOperators)
 	}
 	if p.FIFO && p.Repeat == NotRepeatable {
 		warn(at, "blocked-group", "a message whose outcome is unknown blocks its message group for up to %v (%d receives, "+

@@ -116,7 +116,7 @@ func ExampleSQS() {
 	fulfil := func(ctx context.Context, o Order) error {
 		m, _ := idemlambda.SQSMessageOf(ctx)
 		switch o.Article {
-		case "gone":
+		case "none":
 			return idem.Permanent(errors.New("no such article"))
 		case "later":
 			return errors.New("the service is down")
@@ -135,7 +135,7 @@ func ExampleSQS() {
 	res, err := handler(context.Background(), events.SQSEvent{Records: []events.SQSMessage{
 		received("m1", `{"id":"o1","article":"book"}`),
 		received("m2", `{"id":"o1","article":"book"}`),
-		received("m3", `{"id":"o2","article":"gone"}`),
+		received("m3", `{"id":"o2","article":"none"}`),
 		received("m4", `{"id":"o3","article":"later"}`),
 		received("m5", `{"article":"book"}`),
 	}})

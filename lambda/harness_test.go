@@ -37,7 +37,7 @@ var (
 	transfer = idem.Operation{Name: "transfer", Repeat: idem.Repeatable}
 )
 
-// engineAt goes by the clock, or by the real one.
+// engineAt uses the clock, or the real one if it is nil.
 func engineAt(t testing.TB, store idem.Store, clock *time.Time) *idem.Engine {
 	t.Helper()
 	o := &idem.Options{}

@@ -31,7 +31,7 @@ var mutations = func() int {
 
 var keyGrammar = regexp.MustCompile(`^[A-Za-z0-9._~:-]{16,255}$`)
 
-// mutants calls try with events that no service sends, of which the samples are the beginning: none of them panics.
+// mutants calls try with events that no service sends. They begin as the samples, and none of them panics.
 // The seed is fixed, so that every run is the same.
 func mutants(t *testing.T, n int, names []string, try func(random *rand.Rand, raw []byte)) {
 	t.Helper()

@@ -66,7 +66,7 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 		"a result": func(_ context.Context, in shadowIn) (shadowOut, error) {
 			return shadowOut{HTML: "<b>" + in.Text + "&", Number: 1e21}, nil
 		},
-		"an error beside a result": func(context.Context, shadowIn) (shadowOut, error) {
+		"an error with a result": func(context.Context, shadowIn) (shadowOut, error) {
 			return shadowOut{HTML: "x"}, broken
 		},
 		"no encoding": func(context.Context, shadowIn) (shadowOut, error) { return shadowOut{Number: func() {}}, nil },

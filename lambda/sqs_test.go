@@ -199,7 +199,7 @@ func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
 	}
 }
 
-// An attempt whose claim is gone, and whose record too, names no time for the next try.
+// An attempt whose claim is lost, and whose record is deleted, names no time for the next try.
 func TestSQSLostClaim(t *testing.T) {
 	lost := broken(memory(), idemtest.BareConflict, idemtest.Finish)
 	lost.Always(func(context.Context, *idemtest.Call) error { return nil }, idemtest.Get) // and no record

@@ -31,7 +31,7 @@ type trial struct {
 	op          idem.Operation
 	fifo        bool
 	concurrency int
-	time        time.Duration // for handlers, each of which takes a second; zero is no limit
+	time        time.Duration // for handlers; each takes a second, zero is no limit
 	onFailed    bool
 	keys        []trialKey
 	messages    []trialMessage

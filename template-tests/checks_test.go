@@ -254,7 +254,7 @@ func tablesAndQueuesStay(s stacks, errs *findings) {
 			errs.want("the number of "+kind+" in the snapshot of "+name, counts[name][kind], len(was))
 			for id, r := range was {
 				if is[id] == nil {
-					errs.add("%s is gone: its name in the template or its type changed, or it was left out", id)
+					errs.add("%s is missing: its name in the template or its type changed, or it was left out", id)
 				}
 				for _, name := range properties {
 					errs.want(name+" of "+id, at(r, "Properties", name), at(is[id], "Properties", name))

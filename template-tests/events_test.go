@@ -16,7 +16,7 @@ import (
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 
-// The function is told for how long its source delivers, and an operation without a retention of its
+// The function learns for how long its source delivers, and an operation without a retention of its
 // own is kept for longer.
 func TestEventsOfEachSource(t *testing.T) {
 	for source, want := range map[infra.EventSource]struct {

@@ -19,7 +19,7 @@ type stacks struct {
 	problems         []infra.Problem
 }
 
-// synthStacks builds the functions only if told: it takes most of the time.
+// synthStacks builds the functions only if build is set: it takes most of the time.
 func synthStacks(t *testing.T, folder string, context map[string]string, build bool) stacks {
 	t.Helper()
 	app := infra.NewApp(&folder, context)

@@ -162,7 +162,7 @@ func remove(seen fiveMinutes, function string) {
 	maps.DeleteFunc(seen, func(metric string, _ []float64) bool { return strings.HasSuffix(metric, "="+function) })
 }
 
-// healthy is what a healthy service writes in the n-th five minutes. Nobody calls it at night. Single calls find
+// healthy is what a healthy service writes in the n-th five minutes. No client calls it at night. Single calls find
 // their table slow, and are answered with 503, once an hour nearly as many as are too many.
 func healthy(n int) fiveMinutes {
 	seen := fiveMinutes{}

@@ -320,7 +320,7 @@ func TestASweepRemovesAllThatHasExpired(t *testing.T) {
 	require.Equal(t, rows, report.Expired)
 }
 
-// A value that is kept may have any bytes, of which operators see a text.
+// A value that is kept may have any bytes. Operators see them as text.
 func TestAKeptValueMayHaveAnyBytes(t *testing.T) {
 	s, _ := newStore(t)
 	e, err := idem.New(s, nil)
@@ -351,8 +351,8 @@ func (m *overtaken) Write(ctx context.Context, c casstore.Change) (casstore.Row,
 	return row, written, err
 }
 
-// A change of what is paused of which it is not known whether it was made before another one is reported as that: it is
-// not made again over the other one.
+// A change of what is paused may or may not have been made before another one. It is reported as that, and not made
+// again over the other one.
 func TestAPauseThatMayHaveBeenReplaced(t *testing.T) {
 	s, d := newStore(t)
 	bob, err := reconcile.New(s, nil)

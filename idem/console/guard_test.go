@@ -170,7 +170,7 @@ func TestThisMachineRefusesOthersAndAProxyThatShowsItself(t *testing.T) {
 func TestARequestWithoutAnOperatorIsRefused(t *testing.T) {
 	for name, who := range map[string]func(*http.Request) (string, error){
 		"an error": func(*http.Request) (string, error) { return "", errors.New("the session of bob@example.com is over") },
-		"nobody":   func(*http.Request) (string, error) { return "", nil },
+		"no name":  func(*http.Request) (string, error) { return "", nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, console.Options{Who: who})

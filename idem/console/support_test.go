@@ -66,7 +66,7 @@ func (r *rig) mount(rc *reconcile.Reconciler, o console.Options) {
 	require.NoError(r.t, err)
 }
 
-// newQuestion is a rig with a refund of which nobody knows, and whose attempt has ended.
+// newQuestion is a rig with a refund whose outcome is unknown and whose attempt has ended.
 func newQuestion(t *testing.T, o console.Options) (r *rig, id string) {
 	t.Helper()
 	r = newRig(t, o)

@@ -109,7 +109,7 @@ func (o *outside) play(life []maker, n int, how fault) int {
 		if c.entry != "" {
 			o.made[c.entry] = o.made[c.entry] || c.made(o.item())
 			if c.forgets == "" {
-				delete(o.doubtful, c.entry) // it is confirmed now, whoever made it
+				delete(o.doubtful, c.entry) // it is confirmed now, by one of the two
 			}
 		}
 		o.complete(when + ", and somebody went on")
@@ -175,7 +175,7 @@ func (o *outside) byTime() {
 }
 
 // Two change the same record: between any two requests of the one, the other makes its whole
-// change. Each is told what became of its own.
+// change. Each learns what became of its own.
 func TestTwoChangeARecordWithoutTransactions(t *testing.T) {
 	t.Parallel()
 	every := 3
@@ -217,8 +217,8 @@ func TestTwoChangeARecordWithoutTransactions(t *testing.T) {
 	}
 }
 
-// decide notes whether the change was made, as who made it was told. Of two who forget the
-// same, both are told that it is gone, and the one who did it is remembered.
+// decide notes whether the change was made, as its maker learned. If two forget the same
+// record, both learn that it is deleted, and the one who did it is remembered.
 func (o *outside) decide(c *change, err error) {
 	if conflict := new(protocol.ConflictError); errors.As(err, &conflict) {
 		return

@@ -32,7 +32,7 @@ type outside struct {
 	n  int
 	// made says of each entry whether its change was made.
 	made map[string]bool
-	// doubtful are entries of removals of which no reply came.
+	// doubtful are entries of removals that had no reply.
 	doubtful map[string]bool
 	// forgotten are the writes that were removed on request.
 	forgotten map[string]bool

@@ -100,7 +100,7 @@ func TestTwoKeepARecordWithParts(t *testing.T) {
 	k.outlived()
 }
 
-func TestPartsThatAreGoneAreNotKept(t *testing.T) {
+func TestPartsThatAreMissingAreNotKept(t *testing.T) {
 	k := newKeptRecord(t, open(t, nil))
 	k.remove(t, k.part(1))
 	err := k.q.Prolong(t.Context(), base, k.until(dispute, "keep"))
@@ -144,7 +144,7 @@ func TestAProlongationWithLostReplies(t *testing.T) {
 	})
 }
 
-// Two who have read a record and forget it at once are told the same, and the one who did it is remembered.
+// Two who have read a record and forget it at once get the same answer, and the one who did it is remembered.
 func TestTwoForgetTheSameRecord(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
@@ -175,7 +175,7 @@ func TestTwoForgetTheSameRecord(t *testing.T) {
 	}
 }
 
-// Whatever ends it half-way: a record that is there has its result, and one that is gone stays gone.
+// Whatever ends it half-way: a record that is there has its result, and a deleted one stays deleted.
 func TestForgetHalfWay(t *testing.T) {
 	for _, audited := range []bool{true, false} {
 		f := newKeptRecord(t, open(t, nil))
@@ -209,7 +209,7 @@ func TestForgetHalfWay(t *testing.T) {
 		require.Nil(t, f.get(t, id))
 		require.Empty(t, f.raw(t, f.part(0)))
 		require.NotEmpty(t, f.raw(t, f.part(1))[schema.ExpiresAt])
-		require.NoError(t, q.Forget(ctx, base, e), "it is gone")
+		require.NoError(t, q.Forget(ctx, base, e), "it is deleted")
 	}
 }
 

@@ -90,8 +90,8 @@ func TestACounterIsAnItemThatExpires(t *testing.T) {
 	}, f.rawAt(t, itemKey(id, schema.LimitSK)))
 }
 
-// Each call by itself: what is asked, under which operation it is told, and that whoever does
-// not ask sends what was sent before.
+// Each call by itself: what is asked, under which operation it is reported, and that a client
+// that does not ask sends what was sent before.
 func TestUnitsOfEachCall(t *testing.T) {
 	table, other := aws.String("records"), aws.String("accounts")
 	pk := item{"pk": str("a%2Fcme#charge%23eu#digest"), "sk": str("#")}
@@ -147,7 +147,7 @@ func TestUnitsOfEachCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, asking := range []bool{true, false} {
-				var told, sent string
+				var metered, sent string
 				w := &wire{fault: func(_ int, _ string, req *http.Request) (*http.Response, error) {
 					sent = bodyOf(t, req)
 					if c.status == 0 {
@@ -159,7 +159,7 @@ func TestUnitsOfEachCall(t *testing.T) {
 				if asking {
 					cfg.APIOptions = append(cfg.APIOptions,
 						MeterCapacity(*table, func(_ context.Context, operation string, write, read float64) {
-							told += fmt.Sprint(operation, " ", write, " ", read)
+							metered += fmt.Sprint(operation, " ", write, " ", read)
 						}))
 				}
 				err := request(t.Context(), must(NewClient(cfg, nowhere(w))), c.input)
@@ -167,7 +167,7 @@ func TestUnitsOfEachCall(t *testing.T) {
 				asked := asking && name != "elsewhere" && name != "no record"
 				require.Equal(t, asked, strings.Contains(sent, `"ReturnConsumedCapacity":"TOTAL"`))
 				require.NotContains(t, fmt.Sprintf("%+v", c.input), "ReturnConsumedCapacity:TOTAL", "the caller's own input")
-				require.Equal(t, map[bool]string{true: c.want}[asking], told)
+				require.Equal(t, map[bool]string{true: c.want}[asking], metered)
 			}
 		})
 	}

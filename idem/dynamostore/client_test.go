@@ -158,7 +158,7 @@ func TestWithoutCredentialsNothingWasSent(t *testing.T) {
 			return aws.Credentials{}, refused(api("AccessDeniedException"))
 		}, 1, "AccessDeniedException"},
 		{"not ready in time", notInTime, 0, context.DeadlineExceeded.Error()},
-		{"the default chain, with nobody at the metadata address", chain.Credentials.Retrieve, 0, "get credentials"},
+		{"the default chain, with no answer at the metadata address", chain.Credentials.Retrieve, 0, "get credentials"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			asked := 0

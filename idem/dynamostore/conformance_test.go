@@ -96,7 +96,7 @@ func TestLostReplies(t *testing.T) {
 	})
 }
 
-// faultyCalls runs groups of storetest on a store of which the function makes the writes.
+// faultyCalls runs groups of storetest on a store whose writes the function makes.
 func faultyCalls(t *testing.T, write func(*testing.T, *fixture, context.Context, *idemtest.Call) error,
 	groups ...string) {
 	f := open(t, nil)

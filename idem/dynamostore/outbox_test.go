@@ -222,8 +222,8 @@ func TestOutboxWhenTheStoreIsDown(t *testing.T) {
 	require.ErrorContains(t, err, "dynamodb:")
 }
 
-// A note whose answer was lost is known again: else a try would be used up without
-// having been made, and an operator told that nothing was done.
+// A note whose answer was lost is known again. Otherwise a try would be used up without
+// having been made, and an operator would learn that nothing was done.
 func TestOutboxRepliesLost(t *testing.T) {
 	b := openBox(t)
 	ctx := t.Context()

@@ -60,7 +60,7 @@ func TestDuplicatesAtOnceOnAnOverloadedTableSendLittle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, nil)
 			engine := f.engine()
-			runs, told, sent := make(chan struct{}), make(chan struct{}), together(callers)
+			runs, refused, sent := make(chan struct{}), make(chan struct{}), together(callers)
 			var inFlight, ran atomic.Int32
 			f.wire.set(func(n int, op string, _ *http.Request) (*http.Response, error) {
 				if op != "PutItem" {
@@ -79,11 +79,11 @@ func TestDuplicatesAtOnceOnAnOverloadedTableSendLittle(t *testing.T) {
 					_, err := idem.Do(context.Background(), engine, pays.Key("t", "k"), 1, func(context.Context, int) (int, error) {
 						ran.Add(1)
 						close(runs)
-						<-told
+						<-refused
 						return 1, nil
 					})
 					if errors.Is(err, idem.ErrInFlight) && inFlight.Add(1) == callers-1 {
-						close(told)
+						close(refused)
 					}
 				})
 			}
@@ -96,7 +96,7 @@ func TestDuplicatesAtOnceOnAnOverloadedTableSendLittle(t *testing.T) {
 }
 
 // A thousand calls of ten seconds on a table that answers no claim. Each of the first ones is
-// taken back, which nobody may leave out; the circuit keeps the others from asking.
+// taken back, which no call may leave out; the circuit keeps the others from asking.
 func TestAThousandCallsWithoutAnswerSendFewRequests(t *testing.T) {
 	const calls = 1000
 	for _, tc := range []struct {

@@ -106,8 +106,8 @@ func TestAPauseWithFaults(t *testing.T) {
 	})
 }
 
-// A change of which it is not known whether it was made before another one is reported as that: it is not made
-// again over the other one.
+// A change may or may not have been made before another one. It is reported as that, and not made again over the
+// other one.
 func TestAPauseThatMayHaveBeenReplaced(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {

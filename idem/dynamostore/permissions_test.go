@@ -201,7 +201,7 @@ func TestPermissionsOfASweeper(t *testing.T) {
 	})
 }
 
-// changesConfirmed counts the changes of all records, each of which was made.
+// changesConfirmed counts the changes of all records. Each was made.
 func changesConfirmed(t *testing.T, q *AdminStore) (n int) {
 	t.Helper()
 	for shard := range protocol.AuditShards {

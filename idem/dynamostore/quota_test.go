@@ -129,7 +129,7 @@ func TestWritesOfWhatHasRunNeedNoQuota(t *testing.T) {
 	}
 }
 
-// One bad moment of a table that works otherwise costs nobody a retry for long.
+// One bad moment of a table that works otherwise costs no call a retry for long.
 func TestRetryThatSucceedsIsPutBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, tries := overloaded(func(n int64) error { return throttledIf(n%2 == 1) })

@@ -175,7 +175,7 @@ func FuzzDecodeNumbers(f *testing.F) {
 // jsonResult is at least size bytes of what services return: names repeated, values that are partly random.
 func jsonResult(size int) []byte {
 	r := rand.New(rand.NewPCG(1, uint64(size)))
-	people := []string{"Ada Lovelace", "Grace Hopper", "Alan Turing", "Edsger Dijkstra", "Barbara Liskov"}
+	customers := []string{"Ada Lovelace", "Grace Hopper", "Alan Turing", "Edsger Dijkstra", "Barbara Liskov"}
 	states := []string{"authorized", "captured", "refunded", "declined"}
 	type payment struct {
 		ID       string  `json:"id"`
@@ -190,7 +190,7 @@ func jsonResult(size int) []byte {
 	for len(b) < size-1 {
 		p, _ := json.Marshal(payment{
 			ID: fmt.Sprintf("pay_%016x", r.Uint64()), Amount: r.IntN(1e6), Currency: "EUR",
-			Customer: people[r.IntN(len(people))], State: states[r.IntN(len(states))],
+			Customer: customers[r.IntN(len(customers))], State: states[r.IntN(len(states))],
 			Created: fmt.Sprintf("2026-%02d-%02dT%02d:%02d:00Z", 1+r.IntN(12), 1+r.IntN(28), r.IntN(24), r.IntN(60)),
 			Risk:    r.Float64(),
 		})

@@ -109,7 +109,7 @@ func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
 	}
 }
 
-// What is told of steps does not fit into a record that is nearly full.
+// What a resolution says of steps does not fit into a record that is nearly full.
 func TestAWordAboutStepsThatDoesNotFitIsTooLarge(t *testing.T) {
 	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
 		const id = "t#op#k"
@@ -120,20 +120,20 @@ func TestAWordAboutStepsThatDoesNotFitIsTooLarge(t *testing.T) {
 			failed := protocol.RecordedStep{Write: "w0", Failure: &protocol.Failure{Message: strings.Repeat("x", 398<<10)}}
 			it[schema.Steps].(*types.AttributeValueMemberM).Value["full"] = encodeStep(failed)
 		})
-		told := resolution(id, "b2", "alice", protocol.Ending{State: protocol.Released})
-		told.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)},
+		res := resolution(id, "b2", "alice", protocol.Ending{State: protocol.Released})
+		res.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)},
 			{Name: "ship", Failure: &protocol.Failure{Message: strings.Repeat("d", 2048), Type: strings.Repeat("t", 2000)}}}
-		told.Audit = audit(id, "e", protocol.ChangeResolved)
+		res.Audit = audit(id, "e", protocol.ChangeResolved)
 
 		var large *protocol.TooLargeError
-		require.ErrorAs(t, q.Settle(t.Context(), base.Add(time.Hour), told), &large)
+		require.ErrorAs(t, q.Settle(t.Context(), base.Add(time.Hour), res), &large)
 		require.Equal(t, 5000+2048, large.Size)
 		_, kept := f.parts(t)
 		require.Zero(t, kept, "they never expire, and nothing names them")
 	})
 }
 
-// acceptance for later of an input that lies beside the record.
+// acceptance for later of an input that lies next to the record.
 func acceptance(id, owner string) protocol.Finish {
 	c := claim(id, owner)
 	c.Record.Attempt, c.Record.LeaseUntil, c.Record.ExpiresAt, c.Record.Ticket = 0, time.Time{},

@@ -26,7 +26,7 @@ func isPart(in any) (string, bool) {
 	return pk[strings.LastIndexByte(pk, '#')+1:], strings.Contains(pk, "#part#")
 }
 
-// Parts that nobody takes use up their share of the time and no more: the record was
+// Parts that the table does not take use up their share of the time and no more: the record was
 // not touched, and there is time to write it without them.
 func TestPartsLeaveTimeForTheRecord(t *testing.T) {
 	for name, end := range map[string]protocol.AttemptKind{

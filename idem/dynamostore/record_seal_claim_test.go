@@ -127,7 +127,7 @@ func TestNothingRunsWhoseResultCannotBeSealed(t *testing.T) {
 	require.Equal(t, 1, ran)
 }
 
-// Of what was begun with a sealer nothing is gone on with by a store without it, or with another key.
+// A store without the sealer, or with another key, continues nothing that was begun with it.
 func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
 	t.Parallel()
 	f := open(t, sealing(newGCM(t, 1)))

@@ -39,7 +39,7 @@ func TestLargeStepResults(t *testing.T) {
 	}
 }
 
-// Parts that are gone are never taken for a step that was not recorded.
+// Parts that are missing are never taken for a step that was not recorded.
 func TestMissingStepResultFailsClosed(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
@@ -55,7 +55,7 @@ func TestMissingStepResultFailsClosed(t *testing.T) {
 	require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 }
 
-// stepOverhead is what [protocol.StepRoom] counts for a step beside its name, result and error.
+// stepOverhead is what [protocol.StepRoom] counts for a step in addition to its name, result and error.
 const stepOverhead = 192
 
 func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {

@@ -26,9 +26,9 @@ import (
 
 var aSecret = []byte("0123456789abcdef0123456789abcdef")
 
-// A table of operations with a secret has no digest that somebody could have made without them: not
+// A table of operations with a secret has no digest that could be made without them: not
 // in a record, its key, its fingerprint, a part, an entry of the history, a message or shadow.
-func TestAnExportLetsNobodyGuess(t *testing.T) {
+func TestAnExportAllowsNoGuessing(t *testing.T) {
 	const value, input = "order-4711", "DE02120300000000202051"
 	errBusy := errors.New("busy")
 	use := func(v protocol.Values) []byte {
@@ -48,7 +48,7 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 		require.NoError(t, do("shadow", func(o *idem.Operation) { o.Shadow = true },
 			func(context.Context, string) (string, error) { return "", nil }))
 		require.NoError(t, do("message", nil, func(ctx context.Context, _ string) (string, error) {
-			TxOf(ctx).Publish("told", outbox.Message{Destination: "d", Type: "t", Body: []byte("{}")})
+			TxOf(ctx).Publish("ordered", outbox.Message{Destination: "d", Type: "t", Body: []byte("{}")})
 			return "", nil
 		}))
 		require.ErrorIs(t, do("unknown", nil, func(ctx context.Context, _ string) (string, error) {
@@ -131,7 +131,7 @@ func (f *fixture) export(t *testing.T) []byte {
 }
 
 // writings are the ways in which a text may be written: as it is, in hexadecimal, percent-encoded,
-// as JSON, backwards, and in base64, of which the middle is the same whatever stands before it.
+// as JSON, backwards, and in base64, whose middle is the same whatever stands before it.
 func writings(s string) map[string]string {
 	encoded, _ := json.Marshal(s)
 	back := []byte(s)

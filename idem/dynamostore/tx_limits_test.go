@@ -197,9 +197,9 @@ func TestUnitsInMemory(t *testing.T) {
 			tx.Delete(types.Delete{TableName: ptr("t"), Key: account(2)}, nil)
 		}, nil, "", nil},
 		"a mistake": {func(tx *Tx) { tx.Put(types.Put{}, nil) }, nil, "TableName is missing", nil},
-		"a condition nobody knows": {func(tx *Tx) { tx.Put(conditional, unexplained) },
+		"an unknown condition": {func(tx *Tx) { tx.Put(conditional, unexplained) },
 			nil, "Store.Conditions", errors.ErrUnsupported},
-		"a check nobody knows": {func(tx *Tx) {
+		"an unknown check": {func(tx *Tx) {
 			tx.Check(types.ConditionCheck{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, unexplained)
 		}, nil, "Check (action 0)", errors.ErrUnsupported},
 		"a condition on an update": {func(tx *Tx) {

@@ -31,7 +31,7 @@ var (
 	}
 )
 
-// bank is a table of accounts with engine and store beside it.
+// bank is a table of accounts with its engine and store.
 type bank struct {
 	*fixture
 	engine *idem.Engine
@@ -255,7 +255,7 @@ func TestTxKeepsWhatItWasGiven(t *testing.T) {
 	require.Equal(t, account(1), tx.actions[0].item)
 }
 
-// What comes when the handler has returned is told that it is too late.
+// What comes when the handler has returned is refused as too late.
 func TestLateActionsAreRefused(t *testing.T) {
 	b := openBank(t, 100, 0)
 	var tx *Tx

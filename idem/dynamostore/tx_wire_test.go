@@ -16,9 +16,9 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// What the network does to the transaction and to the writes that follow it. At the end the money has moved exactly
-// if the caller was told so, or may have if he was told that nobody knows; and the same call, when the network is
-// back, says what is true.
+// What the network does to the transaction and to the writes that follow it. At the end the money has moved if and
+// only if the caller's answer says so, or may have moved if the answer is unknown. When the network is back, the same
+// call says what is true.
 func TestTransactionLosesReplies(t *testing.T) {
 	t.Parallel()
 	type fault = func(w *wire, req *http.Request) (*http.Response, error)
@@ -297,7 +297,7 @@ func TestTheRecordsConditionComesFirst(t *testing.T) {
 			w.Unit = poor()
 			require.NoError(t, b.Finish(ctx, base, w))
 			// There is no record.
-			w = completion("gone", "o1", nil)
+			w = completion("none", "o1", nil)
 			w.Unit = poor()
 			require.Nil(t, isConflict(t, b.Finish(ctx, base, w)))
 			// In atomic mode: another one's outcome.

@@ -26,11 +26,11 @@ const maxAllocs = 20
 type watching int
 
 const (
-	nobody   watching = iota
-	byItself          // the engine's default
-	metered           // metrics
-	logged            // metrics, and what somebody must look at in the log
-	verbose           // metrics, and every notice in the log
+	unwatched watching = iota
+	byItself           // the engine's default
+	metered            // metrics
+	logged             // metrics, and what an operator must look at in the log
+	verbose            // metrics, and every notice in the log
 )
 
 // ends are those of an invocation, by name.
@@ -51,10 +51,10 @@ func invocations(t *testing.T, w watching, end string) func() {
 		return idem.LogTo(slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: level})))
 	}
 	observer := map[watching]idem.Observer{
-		nobody:  func(context.Context, notice.Notice) {},
-		metered: m.Observe,
-		logged:  idem.Observers(m.Observe, logger(slog.LevelInfo)),
-		verbose: idem.Observers(m.Observe, logger(slog.LevelDebug)),
+		unwatched: func(context.Context, notice.Notice) {},
+		metered:   m.Observe,
+		logged:    idem.Observers(m.Observe, logger(slog.LevelInfo)),
+		verbose:   idem.Observers(m.Observe, logger(slog.LevelDebug)),
 	}[w]
 	engine, err := idem.New(memstore.New(), &idem.Options{Observer: observer})
 	require.NoError(t, err)
@@ -81,17 +81,18 @@ func invocations(t *testing.T, w watching, end string) func() {
 func TestMetricsAndLogsMakeFewAllocationsAndOffNone(t *testing.T) {
 	for end, c := range ends {
 		allocs := map[watching]float64{}
-		for w := nobody; w <= verbose; w++ {
+		for w := unwatched; w <= verbose; w++ {
 			if w == byItself && c.err != nil {
 				continue // it logs a line of that
 			}
 			allocs[w] = testing.AllocsPerRun(500, invocations(t, w, end))
 		}
+		none := allocs[unwatched]
 		t.Logf("%s: %v allocations without an observer, %v more with metrics, %v with log lines too, %v with all of them",
-			end, allocs[nobody], allocs[metered]-allocs[nobody], allocs[logged]-allocs[nobody], allocs[verbose]-allocs[nobody])
-		require.LessOrEqual(t, allocs[verbose]-allocs[nobody], float64(maxAllocs), end)
+			end, none, allocs[metered]-none, allocs[logged]-none, allocs[verbose]-none)
+		require.LessOrEqual(t, allocs[verbose]-none, float64(maxAllocs), end)
 		if c.err == nil {
-			require.Equal(t, allocs[nobody], allocs[byItself], end)
+			require.Equal(t, none, allocs[byItself], end)
 		}
 	}
 }

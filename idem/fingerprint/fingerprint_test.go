@@ -18,7 +18,7 @@ func mustFingerprint(t *testing.T, text string, sel *Select) protocol.Fingerprin
 	return f
 }
 
-// TestFingerprintGolden: these digests are in people's tables. A change needs a new
+// TestFingerprintGolden: these digests are in users' tables. A change needs a new
 // version number.
 func TestFingerprintGolden(t *testing.T) {
 	// What is hashed, spelled out once: kind, length and text of the name, length
@@ -188,7 +188,7 @@ func TestFingerprintCompare(t *testing.T) {
 			}
 		}
 	}
-	require.Zero(t, protocol.MatchUnreadable, "what nobody has compared fails closed")
+	require.Zero(t, protocol.MatchUnreadable, "what was not compared fails closed")
 }
 
 // A call's fingerprint may have several versions: that of the record is compared, and the first one recorded.

@@ -390,7 +390,7 @@ func TestBodies(t *testing.T) {
 }
 
 func TestABodyThatCannotBeReadIsNotSent(t *testing.T) {
-	broken := errors.New("disk gone")
+	broken := errors.New("disk failed")
 	s := serving(t, status(200))
 	body := &watched{Reader: io.MultiReader(strings.NewReader("ord"), failing{broken})}
 	req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL, body)

@@ -232,7 +232,7 @@ func TestDuplicateWaits(t *testing.T) {
 // What a handler's end is to its own caller, and to the next one. A response that the operation's rule calls failed is
 // still the response. With an error it is the outcome if the rule says completed; without one, the error is.
 func TestEndsOfAHandler(t *testing.T) {
-	gone := errors.New("gone")
+	lost := errors.New("lost")
 	ruled := charge
 	ruled.Classify = func(_ context.Context, result any, err error) idem.Class {
 		if err != nil {
@@ -251,12 +251,12 @@ func TestEndsOfAHandler(t *testing.T) {
 		again  int   // the status that the next one gets; 0 for the error, recorded
 		runs   int
 	}{
-		"an error":                 {charge, ends(nil, gone), 0, gone, 409, 1},
+		"an error":                 {charge, ends(nil, lost), 0, lost, 409, 1},
 		"one like the engine's":    {charge, ends(nil, idem.ErrInFlight), 0, idem.ErrInFlight, 409, 1},
-		"a response with an error": {charge, ends(created(), gone), 0, gone, 409, 1},
+		"a response with an error": {charge, ends(created(), lost), 0, lost, 409, 1},
 		"neither":                  {charge, ends(nil, nil), 0, errNoResponse, 409, 1},
-		"a permanent error":        {charge, ends(nil, idem.Permanent(gone)), 0, gone, 0, 1},
-		"a panic":                  {charge, func(context.Context) (*Response, error) { panic(gone) }, 0, nil, 409, 1},
+		"a permanent error":        {charge, ends(nil, idem.Permanent(lost)), 0, lost, 0, 1},
+		"a panic":                  {charge, func(context.Context) (*Response, error) { panic(lost) }, 0, nil, 409, 1},
 		"not executed": {charge, func(ctx context.Context) (*Response, error) {
 			idem.SetNotExecuted(ctx)
 			return &Response{Status: 503}, nil
@@ -265,10 +265,10 @@ func TestEndsOfAHandler(t *testing.T) {
 		"ruled failed":                       {ruled, ends(&Response{Status: 422}, nil), 422, nil, 422, 1},
 		"ruled not executed":                 {ruled, ends(&Response{Status: 409}, nil), 409, nil, 409, 2},
 		"not ruled":                          {ruled, ends(&Response{Status: 201}, nil), 201, nil, 201, 1},
-		"ruled completed, an error":          {ruled, ends(nil, gone), 0, gone, 0, 1},
-		"ruled completed, a response":        {ruled, ends(&Response{Status: 201}, gone), 201, nil, 201, 1},
-		"ruled completed, an empty response": {ruled, ends(&Response{}, gone), 0, gone, 0, 1},
-		"ruled completed, an early response": {ruled, ends(&Response{Status: 103}, gone), 0, gone, 0, 1},
+		"ruled completed, an error":          {ruled, ends(nil, lost), 0, lost, 0, 1},
+		"ruled completed, a response":        {ruled, ends(&Response{Status: 201}, lost), 201, nil, 201, 1},
+		"ruled completed, an empty response": {ruled, ends(&Response{}, lost), 0, lost, 0, 1},
+		"ruled completed, an early response": {ruled, ends(&Response{Status: 103}, lost), 0, lost, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			contract, n := contractFor(t, newEngine(t, memory()), AnyRoute(c.op), SingleTenant), 0
@@ -278,7 +278,7 @@ func TestEndsOfAHandler(t *testing.T) {
 			}
 			switch {
 			case name == "a panic":
-				require.PanicsWithValue(t, gone, func() { _, _ = serve() })
+				require.PanicsWithValue(t, lost, func() { _, _ = serve() })
 			case c.status == 0:
 				res, err := serve()
 				require.True(t, err == c.err, "%v", err)
@@ -292,7 +292,7 @@ func TestEndsOfAHandler(t *testing.T) {
 			require.Equal(t, c.runs, n)
 			if c.again == 0 {
 				require.ErrorAs(t, err, new(*idem.RecordedError))
-				require.EqualError(t, err, "gone")
+				require.EqualError(t, err, "lost")
 				return
 			}
 			require.NoError(t, err)

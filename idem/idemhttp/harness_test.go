@@ -42,7 +42,7 @@ var (
 	noon     = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 )
 
-// engineAt returns an engine over the store that goes by the clock.
+// engineAt returns an engine over the store, with the clock.
 func engineAt(t testing.TB, store idem.Store, clock *time.Time) *idem.Engine {
 	t.Helper()
 	e, err := idem.New(store, &idem.Options{Now: func() time.Time { return *clock }})

@@ -41,7 +41,7 @@ func TestTheIDOfAStatusIsNotLogged(t *testing.T) {
 
 // Anyone who asks for what is not theirs, or does not exist, gets one answer, headers and all:
 // whatever there is under the id, and in whichever state.
-func TestAStatusIsToldToItsTenantAlone(t *testing.T) {
+func TestAStatusIsForItsTenantAlone(t *testing.T) {
 	none := newLaterService(t, memory())
 	want := map[string]heard{}
 	for _, method := range []string{"GET", "HEAD", "DELETE"} {
@@ -103,9 +103,9 @@ func TestPendingWorkIsCancelled(t *testing.T) {
 	at := b.accepted()
 	b.problem(b.send("DELETE", at, "green", ""), 404, CodeStatusNotFound)
 	for range 2 {
-		gone := b.send("DELETE", at, "blue", "")
-		require.Equal(t, 204, gone.status)
-		require.Empty(t, gone.body)
+		got := b.send("DELETE", at, "blue", "")
+		require.Equal(t, 204, got.status)
+		require.Empty(t, got.body)
 	}
 	b.problem(b.send("GET", at, "blue", ""), 409, CodeCancelled)
 	b.problem(b.post(june), 409, CodeCancelled)
@@ -133,7 +133,7 @@ func TestAWorkerIsFasterThanItsCancellation(t *testing.T) {
 	require.Equal(t, 1, b.runs)
 }
 
-// The store is down: nothing is told of any id.
+// The store is down: no answer says anything of any id.
 func TestAStatusOfAStoreThatIsDown(t *testing.T) {
 	b := newLaterService(t, broken(memory(), idemtest.Refuse, idemtest.Get))
 	for _, method := range []string{"GET", "DELETE"} {

@@ -235,7 +235,7 @@ func TestAcceptedWorkIsFollowedToItsResult(t *testing.T) {
 		"what is not the contract's reaches its handler")
 }
 
-// What became of the work, told by its status, and by the request sent again.
+// What became of the work, as its status says, and as the request sent again says.
 func TestOutcomesOfAcceptedWork(t *testing.T) {
 	secret := errors.New("secret")
 	works := func(end error) func(*laterService) {
@@ -307,12 +307,12 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 			b := newLaterService(t, cmp.Or[idem.Store](c.store, memory()), c.change)
 			at := b.accepted()
 			c.end(b)
-			told := b.send("GET", at, "blue", "")
-			again := told
+			status := b.send("GET", at, "blue", "")
+			again := status
 			if c.again == 0 {
 				again = b.post(june)
 			}
-			for _, r := range []heard{told, again} {
+			for _, r := range []heard{status, again} {
 				require.Equal(t, c.status, r.status, r.body)
 				require.NotContains(t, r.body, "secret")
 				if c.code != "" {
@@ -325,9 +325,9 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 					require.Equal(t, idem.InProgress, b.state(r).State)
 				}
 			}
-			require.Equal(t, told.body, again.body)
+			require.Equal(t, status.body, again.body)
 			b.problem(b.send("GET", at, "green", ""), 404, CodeStatusNotFound)
-			require.Equal(t, told.status, b.send("HEAD", at, "blue", "").status)
+			require.Equal(t, status.status, b.send("HEAD", at, "blue", "").status)
 			if c.again != 0 {
 				require.Equal(t, c.again, b.post(june).status)
 				b.problem(b.send("GET", at, "blue", ""), 404, CodeStatusNotFound)

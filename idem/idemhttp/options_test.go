@@ -188,7 +188,7 @@ func TestTenantFunctions(t *testing.T) {
 	require.Panics(t, func() { AuthorizerValue("") })
 }
 
-// People who share a role or an account by federation are not one tenant: they are
+// Users who share a role or an account by federation are not one tenant: they are
 // refused, and the answer names the function that tells them apart.
 func TestFederatedIdentitiesAreNotTheirRole(t *testing.T) {
 	pool := Identity{AccountID: "111122223333", UserID: "AROAPOOLROLE:CognitoIdentityCredentials",

@@ -295,7 +295,7 @@ func TestHooksThatFail(t *testing.T) {
 	}
 }
 
-// What told of the body's bytes goes with them where a hook has changed them, unless the hook has set it again.
+// Headers about the body's bytes are dropped where a hook has changed the bytes, unless the hook has set them again.
 func TestHeadersOfAChangedBody(t *testing.T) {
 	full := func() *Response {
 		res := created()

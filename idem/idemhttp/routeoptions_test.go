@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// byRoute are routes of which each finds tenant and key in another way. Those of the contract are the
+// byRoute are routes that each find tenant and key in another way. Those of the contract are the
 // claim "tenant" and a header.
 func byRoute(o *Options) {
 	o.ByRoute = map[string]RouteOptions{

@@ -99,8 +99,8 @@ func TestLogLinesAreQuoted(t *testing.T) {
 	require.NotContains(t, out.String(), "\x1b")
 }
 
-// A body of which something has read a part before is never taken for a shorter one, under which different requests
-// would be the same. What decompresses a body outside may leave its length behind: a longer body has all of it.
+// A body that was read in part before is never taken for a shorter one: different requests would then be the same.
+// What decompresses a body outside may leave its length behind: a longer body has all of it.
 func TestBodiesThatWereReadBefore(t *testing.T) {
 	const body = "to=alice"
 	read := func(n int64) func(*http.Request) {

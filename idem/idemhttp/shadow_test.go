@@ -68,8 +68,8 @@ func inShadow(t *testing.T, store idem.Store, tenant TenantFunc, o *Options) (*C
 	return c, seen
 }
 
-// A request in shadow gets the handler's own response and error, the very same ones, and what
-// would have refused it is told with its route.
+// A request in shadow gets the handler's own response and error, the very same ones. What
+// would have refused it is reported with its route.
 func TestARequestInShadowIsNeverRefused(t *testing.T) {
 	broken := errors.New("the authorizer is down")
 	key := func(keys ...string) func(*Request) { return func(r *Request) { r.Header["idempotency-key"] = keys } }
@@ -149,7 +149,7 @@ func TestOneOperationInShadowLeavesTheOthersAlone(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// What is told of requests is what the live contract answers to the same ones.
+// What is reported of requests is what the live contract answers to the same ones.
 func TestShadowTellsWhatTheContractWouldAnswer(t *testing.T) {
 	contract, seen := inShadow(t, memstore.New(), Claim("tenant"), nil)
 	live := newContract(t, memstore.New())
@@ -178,8 +178,8 @@ func TestShadowTellsWhatTheContractWouldAnswer(t *testing.T) {
 	}
 }
 
-// A panic of the function that names the route is told like those of the contract's own functions.
-func TestAPanicOfRouteIsToldInShadow(t *testing.T) {
+// A panic of the function that names the route is reported like those of the contract's own functions.
+func TestAPanicOfRouteIsReportedInShadow(t *testing.T) {
 	c, seen := inShadow(t, memstore.New(), SingleTenant, nil)
 	h := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusCreated)

@@ -142,7 +142,7 @@ func TestEncode(t *testing.T) {
 }
 
 // A request that breaks its handler every time runs as often as its operation may. Its
-// client is told then not to try again.
+// client then learns not to try again.
 func TestRequestThatFailsEveryTimeIsParked(t *testing.T) {
 	op := idem.Operation{Name: "transfer", Repeat: idem.Repeatable, MaxAttempts: 3}
 	c := contractFor(t, newEngine(t, memstore.New()), Routes{"POST /payments": op}, Claim("tenant"))

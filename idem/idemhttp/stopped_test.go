@@ -133,8 +133,8 @@ func waiting(t *testing.T, store idem.Store, at *time.Time, change ...func(*Opti
 	}
 }
 
-// A step that is asked about again later does not end the operation: its client may come again. One that does as it
-// is told comes once, when the answer counts; one that does not uses up none of the attempts.
+// A step that is asked about again later does not end the operation: its client may come again. One that obeys
+// comes once, when the answer counts; one that does not uses up none of the attempts.
 func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 	for name, answer := range handlers {
 		for _, obeys := range []bool{true, false} {
@@ -151,7 +151,7 @@ func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 						return answer(err)
 					}
 				}
-				told := 0
+				refused := 0
 				for at.Before(noon.Add(notFoundFinalAfter + idem.DefaultMargin)) {
 					res := serve(t, c, payment(), next)
 					require.Equal(t, 409, res.Status)
@@ -161,12 +161,12 @@ func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 					after, err := strconv.Atoi(res.Headers["Retry-After"])
 					require.NoError(t, err)
 					require.Equal(t, noon.Add(notFoundFinalAfter+idem.DefaultMargin), at.Add(time.Duration(after)*time.Second))
-					if told++; !obeys {
+					if refused++; !obeys {
 						after = 20
 					}
 					at = at.Add(time.Duration(after) * time.Second)
 				}
-				require.Equal(t, obeys, told == 1, told)
+				require.Equal(t, obeys, refused == 1, refused)
 				require.Equal(t, 201, serve(t, c, payment(), next).Status)
 			})
 		}
@@ -206,7 +206,7 @@ func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
 
 // A handler that calls Abort while a step runs is asked to wait. To return that is a mistake of the
 // program, which the runtime must see: nothing runs when the answer is given.
-func TestAbortBesideAStepIsTheHandlersError(t *testing.T) {
+func TestAbortDuringAStepIsTheHandlersError(t *testing.T) {
 	res, err := stepping(t, memstore.New(), 0, idem.Repeatable).Serve(t.Context(), payment(),
 		func(ctx context.Context) (*Response, error) {
 			began, end, done := make(chan struct{}), make(chan struct{}), make(chan struct{})

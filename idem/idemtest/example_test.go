@@ -110,7 +110,7 @@ func ExampleHarness_Crash() {
 }
 
 // The process dies at its second store call, which records the outcome: the
-// effect has happened, and nobody knows.
+// effect has happened, and no process knows.
 func ExampleHarness_CrashAfter() {
 	for _, landed := range []bool{true, false} {
 		h := idemtest.New(nil, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 )
 
-// order stores an order that nobody has stored before, and tells of it.
+// order stores a new order, and publishes it.
 func order(_ context.Context, tx *dynamostore.Tx, p Payment) (Receipt, error) {
 	tx.Put(types.Put{
 		TableName:           aws.String("orders"),

@@ -150,7 +150,7 @@ func unmarked(ctx context.Context, s shop) (string, error) {
 }
 
 // A sweep brings no outcome to what each call ends in the same way.
-func TestExploreFindsWhatIsNotMarkedBesideASweep(t *testing.T) {
+func TestExploreFindsWhatIsNotMarkedNextToASweep(t *testing.T) {
 	found, err := idemtest.Findings(t, func(w *idemtest.World) {
 		w.Sweep(reconcile.Operation{Operation: repeat})
 		story(repeat, unmarked)(w)

@@ -29,8 +29,8 @@ func request(h func(context.Context, int) (int, error)) func(context.Context, *i
 func double(_ context.Context, n int) (int, error) { return 2 * n, nil }
 
 func TestDeliverTellsRunFromReplay(t *testing.T) {
-	told := map[notice.Kind]int{}
-	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { told[n.Kind]++ }})
+	seen := map[notice.Kind]int{}
+	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { seen[n.Kind]++ }})
 	h.CrashAfter(1, true)
 	h.CrashAfter(0, false) // takes it back
 	got := idemtest.Deliver(h, 3, request(double))
@@ -39,7 +39,7 @@ func TestDeliverTellsRunFromReplay(t *testing.T) {
 	}, got)
 	require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Acquire", "Result", "Get", "Result"}, h.Faults.Calls())
 	require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.Completed: 1, notice.Replayed: 2},
-		told, "the user's observer is kept")
+		seen, "the user's observer is kept")
 }
 
 func TestClockExpiresAnOutcome(t *testing.T) {
@@ -109,15 +109,15 @@ func TestADeadProcessReachesNothing(t *testing.T) {
 
 func TestRestartForgetsWhatWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := map[notice.Kind]int{}
-		h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { told[n.Kind]++ }})
+		seen := map[notice.Kind]int{}
+		h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { seen[n.Kind]++ }})
 		h.Faults.Always(idemtest.Refuse, idemtest.Finish)
 		require.NoError(t, idemtest.Deliver(h, 1, request(double))[0].Err)
 		h.Restart()
 		h.Faults.Heal()
 		time.Sleep(time.Minute)
-		require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.OutcomeQueued: 1}, told,
-			"nothing is dropped by who is dead")
+		require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.OutcomeQueued: 1}, seen,
+			"a dead process drops nothing")
 		require.Equal(t, protocol.InProgress, h.Record(op.Key("t", "k")).State)
 	})
 }
@@ -140,7 +140,7 @@ func TestMistakes(t *testing.T) {
 	h := idemtest.New(nil, nil)
 	require.Panics(t, func() { h.CrashAfter(-1, true) })
 	require.Panics(t, func() { h.Record(idem.Key{}) })
-	require.Nil(t, h.Record(op.Key("t", "nobody")))
+	require.Nil(t, h.Record(op.Key("t", "none")))
 }
 
 func TestFaults(t *testing.T) {

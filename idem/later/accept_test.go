@@ -281,11 +281,11 @@ func TestAWorkersIDIsChecked(t *testing.T) {
 	require.Equal(t, idem.Completed, s.RecordState)
 }
 
-// A sweep ends what no worker has come for, once its time is over and not before, and so may a person.
-func TestASweepEndsWorkThatNobodyHasComeFor(t *testing.T) {
+// A sweep ends what no worker has come for, once its time is over and not before, and so may an operator.
+func TestASweepEndsWorkThatNoWorkerHasComeFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		waits time.Duration
-		end   func(d *desk) error // by a person
+		end   func(d *desk) error // by an operator
 		code  string
 	}{
 		"waits":               {waits: 59 * time.Minute},

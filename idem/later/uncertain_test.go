@@ -76,7 +76,7 @@ func TestAWorkerRunsNoInputOfAnEarlierAcceptance(t *testing.T) {
 }
 
 // The message that would bring the next worker is deleted: operators get the work then, and can end it.
-func TestWorkThatNoWorkerComesForAnyMoreIsEndedByPeople(t *testing.T) {
+func TestWorkThatNoWorkerComesForAnyMoreIsEndedByOperators(t *testing.T) {
 	watched := func(w idem.Watch) idem.Operation {
 		op := repeatable
 		op.Watch = w

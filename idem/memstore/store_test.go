@@ -154,7 +154,7 @@ func TestPlainRunsEveryCall(t *testing.T) {
 			call("a", nil)
 			call("a", nil)
 			call("b", nil)
-			call("a", errors.New("nobody knows"))
+			call("a", errors.New("unknown"))
 			call("a", idem.Permanent(errors.New("never")))
 			call("a", nil)
 			require.Len(t, tokens, 6)

@@ -55,7 +55,7 @@ func (r *rig) call(op idem.Operation, in int, err error) {
 	})
 }
 
-// lapse leaves a claim whose process is gone.
+// lapse leaves a claim whose process has ended.
 func (r *rig) lapse(op idem.Operation) {
 	r.CrashAfter(1, true)
 	r.call(op, 1, nil)

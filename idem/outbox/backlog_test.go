@@ -295,7 +295,7 @@ func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
 		require.Zero(t, oldest())
 
 		third := s.put("r4", 0, "")
-		s.all[third].Destination = "nobody"
+		s.all[third].Destination = "unknown"
 		time.Sleep(outbox.DefaultGrace)
 		require.Equal(t, s.all[third].Created, oldest(), "a destination without a route")
 	})
@@ -310,7 +310,7 @@ func TestASweepCountsWhatTheStreamHasMissed(t *testing.T) {
 			require.NoError(t, err)
 			put := func(record string) (orders, down, unknown outbox.Ref) {
 				orders, down, unknown = s.put(record, 0, key), s.put("down-"+record, 0, key), s.put("lost-"+record, 0, key)
-				s.all[down].Destination, s.all[unknown].Destination = "down", "nobody"
+				s.all[down].Destination, s.all[unknown].Destination = "down", "unknown"
 				return orders, down, unknown
 			}
 			for n := range 30 {

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 )
 
-// request is a sender that makes requests of ten messages, of which each takes its
-// time, unless the sender's is over before.
+// request is a sender that makes requests of ten messages. Each request takes its time,
+// unless the sender's is over before.
 func request(took time.Duration, fault error, sent func(outbox.Message)) outbox.Sender {
 	return inBatches(10, func(ctx context.Context, batch []outbox.Message) error {
 		select {

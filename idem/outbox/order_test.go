@@ -27,7 +27,7 @@ func TestOrderHolds(t *testing.T) {
 				delivers(t, r, outbox.Report{Sent: 2, Failed: 1, Deferred: 1, Problems: []string{"orders: the queue is down"}},
 					refs...)
 				require.ElementsMatch(t, []string{"c/0", "d/0"}, p.bodies())
-				require.Zero(t, time.Since(begun), "nobody waits for the next try")
+				require.Zero(t, time.Since(begun), "no message waits for the next try")
 				require.Equal(t, outbox.Retrying, s.get(refs[1]).State, "it is the sweep's")
 				require.Zero(t, s.get(refs[1]).Tries, "it was not tried")
 
@@ -135,7 +135,7 @@ func TestRedeliveryKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// A message may be left to the sweep once a sweep has gone by the place where those
+// A message may be left to the sweep once a sweep has passed the place where those
 // are: what comes next with its key waits for it all the same.
 func TestSweepLooksBackForWhatWasLeftBehindIt(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
@@ -346,8 +346,8 @@ func TestPassesShareTheMemory(t *testing.T) {
 	})
 }
 
-// A batch ends between the messages of a record, and those that go before its last one do not fit into the memory:
-// whoever finds that one left to the sweep finds them too.
+// A batch ends between the messages of a record, and those that go before its last one do not fit into the memory.
+// A relay that finds that one left to the sweep finds them too.
 func TestOrderWhereWhatGoesFirstWasNotRead(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		var batch []outbox.Ref

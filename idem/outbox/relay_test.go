@@ -68,7 +68,7 @@ func sweeps(t *testing.T, r *outbox.Relay, times int, pause time.Duration) {
 func TestDeliverAndReplay(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "k"), s.put("b", 1, "k")}
-		refs = append(refs, refs[0], outbox.Ref{Record: "gone", ID: "x"})
+		refs = append(refs, refs[0], outbox.Ref{Record: "none", ID: "x"})
 		delivers(t, r, outbox.Report{Sent: 3, Skipped: 1}, refs...)
 		require.ElementsMatch(t, []string{"a/0", "b/0", "b/1"}, p.bodies())
 		require.Equal(t, outbox.Dispatched, s.get(refs[0]).State)
@@ -189,7 +189,7 @@ func TestTriesThatNeverEnd(t *testing.T) {
 			require.Equal(t, p.tries, s.get(ref).Tries, "noted before it is made")
 			return nil
 		}
-		s.at("Dispatch", func() error { return errors.New("gone") }) // the process ends here
+		s.at("Dispatch", func() error { return errors.New("killed") }) // the process ends here
 		sweeps(t, r, 5, time.Hour)
 		require.Equal(t, 3, p.tries)
 		require.Equal(t, outbox.Dead, s.get(ref).State)

@@ -56,7 +56,7 @@ func TestACallWaitsForAConnection(t *testing.T) {
 func TestWhatIsAnOutage(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer silent.Close() // the system accepts connections, and nobody answers
+	defer silent.Close() // the system accepts connections, and no server answers
 	none, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	none.Close()

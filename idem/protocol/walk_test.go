@@ -39,9 +39,9 @@ type sent struct {
 	what  string
 	apply func(*protocol.Record, time.Time) (*protocol.Record, error)
 	ids   []string
-	// fenced: its caller was told that it has not landed.
+	// fenced: its caller has learned that it has not landed.
 	fenced bool
-	// seen is the write that its sender went by, of a write from outside.
+	// seen is the write that its sender had read, of a write from outside.
 	seen string
 	// settles: it resolves the record from outside.
 	settles bool
@@ -131,8 +131,8 @@ func (w *state) land(t *testing.T, s sent) bool {
 	return true
 }
 
-// settled requires what holds for the writes from outside: a release waits until nobody can be running, a question is
-// due when it is opened and is never forgotten, and a postponement goes by what it has read.
+// settled requires what holds for the writes from outside. A release waits until no attempt can be running. A question
+// is due when it is opened and is never forgotten. A postponement follows what it has read.
 func (w *state) settled(t *testing.T, s sent, before, next *protocol.Record) {
 	require.True(t, s.seen == "" || before.Write == s.seen, "%s lands over what it has not read: %v", s.what, w.trail)
 	if s.settles && next.State == protocol.Released {
@@ -477,7 +477,7 @@ func (w state) commitInDoubt(t *testing.T, i int) *state {
 	return v
 }
 
-// outside is what happens without any call: time, TTL, people, late deliveries.
+// outside is what happens without any call: time, TTL, operators, late deliveries.
 func (w state) outside(t *testing.T) (next []*state) {
 	for name, d := range map[string]time.Duration{"lease over": walkLease + skew + 1,
 		"retention over": 3 * walkRetention} {
@@ -493,7 +493,7 @@ func (w state) outside(t *testing.T) (next []*state) {
 	for _, s := range w.late {
 		v := w.copy("delivers " + s.what)
 		if v.land(t, s) {
-			require.False(t, s.fenced, "a commit lands that its caller was told had not: %v", v.trail)
+			require.False(t, s.fenced, "a commit lands, and its caller had learned that it had not: %v", v.trail)
 			next = append(next, v)
 		}
 	}
@@ -512,7 +512,7 @@ func (w state) outside(t *testing.T) (next []*state) {
 
 // What follows walks through all that may happen to a record whose question is open, or
 // soon will be: two sweeps that read now and write later, a webhook, an operator, the late
-// attempt, a client's retry, lost replies, and people who forget a record.
+// attempt, a client's retry, lost replies, and operators who forget a record.
 
 // settle is what can be done from outside about the record as it is: one write, which lands now, or is under way. Who
 // sends it makes no difference, nor how many have: each lands if the record is still what its sender has read.
@@ -651,7 +651,7 @@ func questions(t *testing.T, by caller) (all []*state) {
 	return all
 }
 
-func TestOneOutcomeWhoeverSettlesIt(t *testing.T) {
+func TestOneOutcomeForAllWhoSettleIt(t *testing.T) {
 	for name, by := range map[string]caller{
 		"not repeatable":               {repeat: protocol.NotRepeatable},
 		"repeatable, watched, bounded": {repeat: protocol.Repeatable, watched: true, maxAttempts: 2},

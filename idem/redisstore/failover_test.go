@@ -80,7 +80,7 @@ func orderOn(t *testing.T, s *shop, address string) string {
 	}
 }
 
-// Slots that move, and a cluster of which a part is down: what cannot be done is certain, the rest works.
+// Slots that move, and a cluster that is partly down: what cannot be done is certain, the rest works.
 func TestAClusterThatChanges(t *testing.T) {
 	t.Parallel()
 	shards := redis.Cluster(t, 3, 0)

@@ -224,10 +224,10 @@ func TestTheCircuitHearsTheCheck(t *testing.T) {
 		r := newRig(t)
 		one := r.process(secretA).runs("one")
 		p := r.process(secretA)
-		var told []notice.Kind
+		var seen []notice.Kind
 		observe := func(_ context.Context, n notice.Notice) {
 			if n.Kind == notice.CircuitOpened || n.Kind == notice.CircuitClosed {
-				told = append(told, n.Kind)
+				seen = append(seen, n.Kind)
 			}
 		}
 		var err error
@@ -238,12 +238,12 @@ func TestTheCircuitHearsTheCheck(t *testing.T) {
 			_, err := p.charge("one")
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		}
-		require.Equal(t, []notice.Kind{notice.CircuitOpened}, told)
+		require.Equal(t, []notice.Kind{notice.CircuitOpened}, seen)
 		require.Len(t, p.faults.Calls(), 5)
 		p.faults.Heal()
 		time.Sleep(2 * time.Second)
 		p.replays("one", one)
-		require.Equal(t, []notice.Kind{notice.CircuitOpened, notice.CircuitClosed}, told)
+		require.Equal(t, []notice.Kind{notice.CircuitOpened, notice.CircuitClosed}, seen)
 		for range 100 {
 			p.replays("one", one)
 		}

@@ -40,7 +40,7 @@ type faulty struct {
 
 	keep       func(*protocol.Record) *protocol.Record                // what is kept of a record given
 	hand       func(*protocol.Record) *protocol.Record                // what is handed out of a record kept
-	conflict   func(*protocol.Record) error                           // how a refusal is told
+	conflict   func(*protocol.Record) error                           // how a refusal is reported
 	get        func(id string, now *protocol.Record) *protocol.Record // what a read sees
 	partKey    func(id, owner string) string
 	join       func(bad bool, data []byte) ([]byte, error)
@@ -337,7 +337,7 @@ func (s *faulty) harness() Harness {
 	}
 }
 
-// recorder stands in for *testing.T: a case may fail in it and nobody minds.
+// recorder stands in for *testing.T: a case may fail in it, and no test fails.
 type recorder struct {
 	mu   sync.Mutex
 	said []string

@@ -197,7 +197,7 @@ func TestADailyScheduleComparesEachDayOnce(t *testing.T) {
 		zone, err := time.LoadLocation(name)
 		require.NoError(t, err)
 		f := function{opts: Options{Location: zone}}
-		for hour := range 24 { // of which infra.DefaultLedgerSchedule is one
+		for hour := range 24 { // infra.DefaultLedgerSchedule is one of them
 			var end time.Time
 			for n := range 366 {
 				at := time.Date(2026, 1, 1+n, hour, 0, 0, 0, time.UTC)

@@ -173,7 +173,7 @@ func TestMessagesAtTheSizeLimit(t *testing.T) {
 	for _, limit := range []int{1 << 20, 1 << 18, 1 << 14} {
 		for _, c := range []struct {
 			name  string
-			room  int // beside body and own attributes
+			room  int // in addition to body and own attributes
 			calls int
 			has   []string
 		}{
@@ -245,7 +245,7 @@ func TestForwardsOnAServer(t *testing.T) {
 // A failure queue that is not there is an error: the message is not lost.
 func TestFailureQueueThatIsNotThere(t *testing.T) {
 	q := queuetest.New(t, queuetest.Spec{})
-	forward := New(q.Client, q.URL+"-gone")
+	forward := New(q.Client, q.URL+"-none")
 	err := forward(t.Context(), idemlambda.SQSDelivery{Event: message()})
 	require.ErrorAs(t, err, new(*types.QueueDoesNotExist))
 }

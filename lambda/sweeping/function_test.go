@@ -29,7 +29,7 @@ import (
 )
 
 // An invocation that always fails raises the alarm on sweepers that stop. So it fails if nothing could be done, also
-// beside a record that nobody can read, or if the open questions cannot be counted, and at no other time.
+// next to a record that cannot be read, or if the open questions cannot be counted, and at no other time.
 func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 	refund := idem.Operation{Name: "refund"}
 	for name, tc := range map[string]struct {
@@ -105,7 +105,7 @@ func TestTheProgramOfThePageIsTheExample(t *testing.T) {
 func deployed(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")
 	t.Setenv(schema.EnvTable, "records")
-	t.Setenv(schema.EnvSweepEscalations, "https://sqs.eu-central-1.amazonaws.com/111122223333/people")
+	t.Setenv(schema.EnvSweepEscalations, "https://sqs.eu-central-1.amazonaws.com/111122223333/operators")
 }
 
 // A probe gets the store that the sweep has; a set-up that fails ends the process.
@@ -143,7 +143,7 @@ func TestEnvironment(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("IDEM_SWEEP_CONCURRENCY is %q: use a whole number from 1 to 256", bad))
 	}
 	t.Setenv(schema.EnvSweepConcurrency, "")
-	t.Setenv(schema.EnvSweepEscalations, "people")
+	t.Setenv(schema.EnvSweepEscalations, "operators")
 	_, err := open(t.Context(), nil, nil, nil)
 	require.ErrorContains(t, err, "is not a queue URL")
 }
@@ -207,7 +207,7 @@ func TestASweepOfEncryptedRecords(t *testing.T) {
 	park(charge)
 	keys.Made()
 	sweep(nil)
-	require.Equal(t, idem.Unknown, recorded(refund).State, "people have the key")
+	require.Equal(t, idem.Unknown, recorded(refund).State, "operators have the key")
 	require.Equal(t, idem.Completed, recorded(charge).State)
 	require.NotContains(t, keys.Made(), "GenerateDataKey")
 

@@ -38,7 +38,7 @@ func changing(t *testing.T, test func(b *rig)) {
 func TestCtrlCAtAPromptChangesNothing(t *testing.T) {
 	changing(t, func(b *rig) {
 		ctx, interrupt := context.WithCancel(b.t.Context())
-		in, typing := io.Pipe() // nobody types
+		in, typing := io.Pipe() // no operator types
 		b.t.Cleanup(func() { typing.Close() })
 		done := make(chan int)
 		var out, errs bytes.Buffer

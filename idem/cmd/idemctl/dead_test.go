@@ -19,7 +19,7 @@ type deadLetters struct {
 	all []*outbox.Entry
 	// published are messages that transcripts show with their record.
 	published []outbox.Entry
-	gone      string // the id of one that somebody else has requeued
+	requeued  string // the id of one that another operator has requeued
 }
 
 func (d *deadLetters) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
@@ -47,7 +47,7 @@ func (d *deadLetters) requeue(e *outbox.Entry) error {
 	if e.Unreadable != nil {
 		return e.Unreadable
 	}
-	if e.ID == d.gone {
+	if e.ID == d.requeued {
 		return fmt.Errorf("%w: it is no dead letter", protocol.ErrNotFound)
 	}
 	d.all = slices.DeleteFunc(d.all, func(x *outbox.Entry) bool { return x.ID == e.ID })

@@ -75,7 +75,7 @@ func (b *rig) events() map[string]story.Event {
 			letters.all[0].Unreadable = protocol.ErrRecordUnreadable
 		}),
 		"before it is written, bob requeues the first dead letter": story.Act(func(string) {
-			letters.gone = letters.all[0].ID
+			letters.requeued = letters.all[0].ID
 		}),
 	}
 }

@@ -87,7 +87,7 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 	}
 }
 
-// A mistake is told before anything is asked of AWS.
+// A mistake is reported before anything is asked of AWS.
 func TestWithoutARegionOrItsProfileTheCommandSaysSo(t *testing.T) {
 	for profile, says := range map[string]string{"": "no region is set: use --region", "none": "check --profile"} {
 		home := t.TempDir()
@@ -191,7 +191,7 @@ func TestAMachineThatIsSlowRecordsAnOutcomeThatLasts(t *testing.T) {
 		"--reason", "case 1", "--yes")
 }
 
-// The console goes by the same clock as long as it is served.
+// The console uses the same clock as long as it is served.
 func TestAMachineThatIsFastServesAConsoleThatReleasesNothingThatMayRun(t *testing.T) {
 	o := newTool(t)
 	o.unknown(r1)

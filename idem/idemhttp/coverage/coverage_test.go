@@ -54,7 +54,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "bundle the document")
 }
 
-// failures is a test that notes what it is told.
+// failures is a test that notes its failures.
 type failures []string
 
 func (f *failures) Helper() {}
@@ -82,15 +82,15 @@ func TestRequire(t *testing.T) {
 		"mistake in one": {all, "testdata/payments.yaml", []string{"post"}, []string{"capitals"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told failures
-			Require(&told, c.routes, c.file, c.methods...)
+			var found failures
+			Require(&found, c.routes, c.file, c.methods...)
 			if len(c.want) == 0 {
-				require.Empty(t, told)
+				require.Empty(t, found)
 				return
 			}
-			require.Len(t, told, 1)
+			require.Len(t, found, 1)
 			for _, w := range c.want {
-				require.Contains(t, told[0], w)
+				require.Contains(t, found[0], w)
 			}
 		})
 	}

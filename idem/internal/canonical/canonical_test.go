@@ -324,7 +324,7 @@ func TestCanonicalRefusals(t *testing.T) {
 	require.Less(t, len(err.Error()), 300, "an error does not repeat the input")
 }
 
-// plainText is what people send: a list of orders.
+// plainText is what clients send: a list of orders.
 func plainText(size int) []byte {
 	return listOf(size, "[", "]", func(i int) string {
 		return fmt.Sprintf(`{"id":"ord-%08d","amount":%d.%02d,"currency":"EUR","lines":[{"sku":"A%d","qty":%d}],`+

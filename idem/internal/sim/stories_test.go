@@ -263,7 +263,7 @@ func limited(w *sim.World) {
 	})(w)
 }
 
-// secret is a charge of processes, some of which have another secret.
+// secret is a charge of processes. Some have another secret.
 func secret(w *sim.World) {
 	calls(func(ctx context.Context, w *sim.World, e *idem.Engine) (v any, err error) {
 		first := w.Draw(ctx, 2)

@@ -474,8 +474,8 @@ func TestAnEffectIsDoubledAcrossMidnight(t *testing.T) {
 	}
 }
 
-// The provider is asked for the day with its margins and the day before, of which nothing counts, and what it gives
-// beyond them is ignored.
+// The provider is asked for the day with its margins and the day before. Nothing of the day before counts, and what
+// it gives beyond them is ignored.
 func TestTheProviderIsAskedForTheDayAndTheDayBefore(t *testing.T) {
 	w := newWorld(t)
 	w.put(completed(1, noon, "declined"))
@@ -495,7 +495,7 @@ func TestTheProviderIsAskedForTheDayAndTheDayBefore(t *testing.T) {
 	require.Equal(t, 2, report.Ignored)
 }
 
-// pages is a provider of pages, one of which fails.
+// pages is a provider of pages. One fails.
 func pages(entries []Entry, size int, fails func(page int) error) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		n := 0
@@ -969,7 +969,7 @@ func TestFilesHaveNoNames(t *testing.T) {
 	require.ErrorContains(t, err, "a temporary file cannot be written in "+folder)
 }
 
-// A day of 100,000 operations of which 30 differ, in any order. It takes no more memory than the two sorts have, which
+// A day of 100,000 operations, in any order; 30 differ. It takes no more memory than the two sorts have, which
 // a fifth of them shows too.
 func TestADayOfManyOperations(t *testing.T) {
 	const mib = 1 << 20

@@ -67,7 +67,7 @@ func TestKilledServerStartsAgainWithItsData(t *testing.T) {
 	_, err := s.query(database, "SELECT 1")
 	require.Error(t, err)
 	for _, pid := range pids {
-		childtest.RequireGone(t, pid)
+		childtest.RequireEnded(t, pid)
 	}
 	require.NoError(t, s.Start())
 	require.Equal(t, []string{"here"}, rows(t, s, url, "SELECT what FROM kept"))
@@ -76,7 +76,7 @@ func TestKilledServerStartsAgainWithItsData(t *testing.T) {
 
 	s.Stop()
 	s.Stop()
-	require.True(t, childtest.Gone(s.PID()))
+	require.True(t, childtest.Ended(s.PID()))
 	require.NoError(t, s.Start())
 	require.Equal(t, []string{"here"}, rows(t, s, url, "SELECT what FROM kept"))
 }

@@ -4,7 +4,7 @@
 // requests are taken.
 //
 // The server's own start-up listens on every interface. So the application is
-// taken without it, and is told where to listen.
+// taken without it, and is given the address to listen on.
 //
 // Its argument, if there is one, is a file that keeps the messages for the next
 // start: a line for each that came, and one for each that was deleted.
@@ -26,7 +26,7 @@ const sqsStore = new SqsStore();
 sqsStore.host = "";
 const app = buildApp({ logger: false, stores: { sqsStore } });
 
-// A long poll whose caller has gone must not take messages: they would be
+// A long poll whose caller has disconnected must not take messages: they would be
 // invisible for nothing, and one receive nearer to the dead-letter queue.
 app.addHook("onSend", async (request, reply, payload) => {
   if (request.headers["x-amz-target"] !== "AmazonSQS.ReceiveMessage" || !request.raw.socket.destroyed) {

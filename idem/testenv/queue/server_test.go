@@ -80,7 +80,7 @@ func TestServerListensOnLoopbackOnlyAndEndsWithClose(t *testing.T) {
 	require.NoError(t, srv.Close(), "closing again does nothing")
 	<-srv.Ended()
 	childtest.RequireRefused(t, srv.Endpoint())
-	require.True(t, childtest.Gone(pid))
+	require.True(t, childtest.Ended(pid))
 }
 
 // A connection that the server closes while it is idle breaks the request that its
@@ -97,7 +97,7 @@ func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
 	parent, pid, endpoint := childtest.Rerun(t, helperEnv, cache.Env+"="+installedCache(t))
 	requireAnswers(t, endpoint)
 	require.NoError(t, parent.Process.Kill())
-	childtest.RequireGone(t, pid)
+	childtest.RequireEnded(t, pid)
 	childtest.RequireRefused(t, endpoint)
 }
 

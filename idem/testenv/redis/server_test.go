@@ -42,12 +42,12 @@ func TestKilledServerStartsAgainWithWhatItWrote(t *testing.T) {
 		s.Kill()
 		_, err := s.do("PING")
 		require.Error(t, err)
-		require.True(t, childtest.Gone(s.PID()))
+		require.True(t, childtest.Ended(s.PID()))
 		require.NoError(t, s.Start())
 		require.Equal(t, want, do(t, s, "GET what"))
 
 		s.Close()
-		require.True(t, childtest.Gone(s.PID()))
+		require.True(t, childtest.Ended(s.PID()))
 		require.NoDirExists(t, s.Folder)
 		s.Close()
 	}

@@ -114,7 +114,7 @@ func TestOrderIsWrittenOnce(t *testing.T) {
 }
 
 // A repeat that comes when the record has expired writes the order again, under the same token, and tells of it once
-// more: a message's id belongs to one life of the key, so who hears of an order goes by the order's own id.
+// more: a message's id belongs to one life of the key, so a consumer must use the order's own id.
 func TestRepeatAfterExpiry(t *testing.T) {
 	deliver, db := function(t)
 	for range 2 {
@@ -129,9 +129,9 @@ func TestRepeatAfterExpiry(t *testing.T) {
 	}
 	require.Equal(t, 2, db.commits)
 	require.Len(t, db.rows(t, db.orders), 1)
-	told := db.messages(t)
-	require.Len(t, told, 2)
-	require.Equal(t, told[0], told[1], "of the same order")
+	sent := db.messages(t)
+	require.Len(t, sent, 2)
+	require.Equal(t, sent[0], sent[1], "of the same order")
 }
 
 func TestWhatNoDeliveryCanCorrectIsRecorded(t *testing.T) {
@@ -161,6 +161,6 @@ func TestWhatNoDeliveryCanCorrectIsRecorded(t *testing.T) {
 			require.Equal(t, idemlambda.ReasonFailed, got)
 		}
 		require.Len(t, db.rows(t, db.orders), 1)
-		require.Len(t, db.messages(t), 1, "what is refused is not told")
+		require.Len(t, db.messages(t), 1, "what is refused is not published")
 	})
 }

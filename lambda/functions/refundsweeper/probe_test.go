@@ -37,7 +37,7 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 	return r
 }
 
-// serve sends the client's request; the handler refunds, and dies if it is told to.
+// serve sends the client's request; the handler refunds, and dies if die is set.
 func (r *rig) serve(t *testing.T, die bool) (*idemhttp.Response, error) {
 	contract, err := idemhttp.New(r.Engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func (r *rig) serve(t *testing.T, die bool) (*idemhttp.Response, error) {
 
 // retry is what the client gets that sends the request again after its process died and the sweep has been there.
 func (r *rig) retry(t *testing.T) *idemhttp.Response {
-	_, _ = r.serve(t, true) // nobody hears of it
+	_, _ = r.serve(t, true) // no process learns of it
 	r.Restart()
 	r.Clock.Advance(time.Minute)
 	_, err := r.sweeper.Sweep(t.Context())

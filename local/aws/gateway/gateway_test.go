@@ -183,7 +183,7 @@ func TestEventBody(t *testing.T) {
 	require.NotContains(t, event.Headers, "content-length")
 }
 
-// Without claims there is no authorizer. What has no route is not found, whoever asks.
+// Without claims there is no authorizer. What has no route is not found, with and without a token.
 func TestClaims(t *testing.T) {
 	fn := &recorder{answer: `{}`}
 	server := serve(t, map[string]gateway.Invoke{"GET /": fn.invoke}, &gateway.Options{

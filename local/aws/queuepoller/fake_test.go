@@ -123,7 +123,7 @@ func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageB
 	return &sqs.DeleteMessageBatchOutput{Failed: q.refused}, nil
 }
 
-func (q *fakeQueue) gone() []string {
+func (q *fakeQueue) removed() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Sorted(slices.Values(q.deleted))

@@ -28,7 +28,7 @@ func TestBatchesAreWhatAReceiveReturns(t *testing.T) {
 			require.Nil(t, d.Reason)
 		}
 		require.Equal(t, map[int]int{10: 2, 5: 1}, sizes)
-		require.Len(t, q.gone(), 25)
+		require.Len(t, q.removed(), 25)
 	})
 }
 
@@ -56,7 +56,7 @@ func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 		require.Contains(t, w.trouble()[0], "again in 1s: connection refused")
 		q.send(message("later"))
 		synctest.Wait()
-		require.Equal(t, []string{"later"}, q.gone())
+		require.Equal(t, []string{"later"}, q.removed())
 	})
 }
 
@@ -64,11 +64,11 @@ func TestDeletionsThatFailAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused []types.BatchResultErrorEntry
 		err     error
-		gone    []string
+		removed []string
 		trouble string
 	}{
 		"one entry": {refused: []types.BatchResultErrorEntry{{Id: aws.String("1"), Code: aws.String("InternalError"),
-			Message: aws.String("try again")}}, gone: []string{"0", "2"},
+			Message: aws.String("try again")}}, removed: []string{"0", "2"},
 			trouble: "message id-1 from url: InternalError: try again"},
 		"the call": {err: errors.New("reset"), trouble: "reset"},
 	} {
@@ -78,7 +78,7 @@ func TestDeletionsThatFailAreReported(t *testing.T) {
 			q.send(messages(3)...)
 			w := open(t, q, "url", answers("null"), Options{})
 			synctest.Wait()
-			require.Equal(t, c.gone, q.gone())
+			require.Equal(t, c.removed, q.removed())
 			require.Len(t, w.trouble(), 1)
 			require.Contains(t, w.trouble()[0], c.trouble)
 		})
@@ -102,10 +102,10 @@ func TestCloseWaitsForWhatWasReceived(t *testing.T) {
 			began := time.Now()
 			end(p, cancel)
 			require.Equal(t, 5*time.Second, time.Since(began), "the long polls are broken off, the function is not")
-			require.Len(t, q.gone(), 12)
+			require.Len(t, q.removed(), 12)
 			q.send(message("late"))
 			time.Sleep(time.Minute)
-			require.NotContains(t, q.gone(), "late")
+			require.NotContains(t, q.removed(), "late")
 		})
 	}
 }
@@ -132,7 +132,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			require.Equal(t, most, peak)
-			require.Len(t, q.gone(), 100)
+			require.Len(t, q.removed(), 100)
 		})
 	}
 }
@@ -142,7 +142,7 @@ func TestWhatIsRedelivered(t *testing.T) {
 	const second = `{"batchItemFailures":[{"itemIdentifier":"id-1"}]}`
 	for name, c := range map[string]struct {
 		function function
-		gone     []string
+		removed  []string
 		reason   string
 		o        Options
 	}{
@@ -159,10 +159,10 @@ func TestWhatIsRedelivered(t *testing.T) {
 			q.send(messages(3)...)
 			w := open(t, q, "url", c.function, c.o)
 			synctest.Wait()
-			require.Equal(t, c.gone, q.gone())
+			require.Equal(t, c.removed, q.removed())
 			d := w.deliveries()
 			require.Len(t, d, 1)
-			require.Len(t, d[0].Returned, 3-len(c.gone))
+			require.Len(t, d[0].Returned, 3-len(c.removed))
 			if c.reason == "" {
 				require.NoError(t, d[0].Reason)
 			} else {

@@ -139,7 +139,7 @@ func TestExitOfOneOfSeveral(t *testing.T) {
 	require.Nil(t, invoke(t, pool, `{"do":"who"}`).Error)
 }
 
-func TestManagedInstanceIsTold(t *testing.T) {
+func TestManagedInstanceLearnsItsConcurrency(t *testing.T) {
 	pool := start(t, runtime.Function{Concurrency: 2}, nil)
 	seen := string(invoke(t, pool, `{"do":"context"}`).Payload)
 	require.Contains(t, seen, `"AWS_LAMBDA_MAX_CONCURRENCY=2"`)

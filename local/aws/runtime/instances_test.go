@@ -21,7 +21,7 @@ func TestKillInFlight(t *testing.T) {
 	require.Contains(t, string(flight.Payload), "payment 17", "the tour finds the process by the event")
 
 	require.NoError(t, pool.Kill(flight.PID))
-	require.Empty(t, pool.PIDs(), "it is gone when Kill returns")
+	require.Empty(t, pool.PIDs(), "it has ended when Kill returns")
 	result := <-caller
 	require.NoError(t, result.err)
 	require.Equal(t, flight.RequestID, result.RequestID)
@@ -54,14 +54,14 @@ func TestKillWhileIdle(t *testing.T) {
 func TestCallerThatGoesAway(t *testing.T) {
 	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
 	ctx, cancel := context.WithCancel(context.Background())
-	gone := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
 		_, err := pool.Invoke(ctx, []byte(`{"do":"hang"}`), nil)
-		gone <- err
+		ended <- err
 	}()
 	flight := waitInFlight(t, pool, 1)[0]
 	cancel()
-	require.ErrorIs(t, <-gone, context.Canceled)
+	require.ErrorIs(t, <-ended, context.Canceled)
 	require.Equal(t, flight.RequestID, waitInFlight(t, pool, 1)[0].RequestID, "the function runs on")
 }
 
@@ -129,7 +129,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	}
 }
 
-func alive(pid int) bool { return !childtest.Gone(pid) }
+func alive(pid int) bool { return !childtest.Ended(pid) }
 
 func TestTimeoutKillsAStoppedProcess(t *testing.T) {
 	pool := start(t, runtime.Function{Timeout: 100 * time.Millisecond}, nil)

@@ -43,7 +43,7 @@ func TestNothingIsLeft(t *testing.T) {
 			require.True(t, alive(result.PID))
 			require.True(t, childtest.Standing(t, result.PID), "it is frozen")
 			end(t, pool, result.PID)
-			waitFor(t, func() bool { return len(pool.PIDs()) == 0 }, "the instance is gone")
+			waitFor(t, func() bool { return len(pool.PIDs()) == 0 }, "the instance has ended")
 			require.False(t, alive(result.PID))
 			require.False(t, listens(port))
 		})

@@ -114,7 +114,7 @@ func TestTimeoutKills(t *testing.T) {
 	require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
 	require.Equal(t, "RequestId: "+result.RequestID+" Error: Task timed out after 0.25 seconds", result.Error.Message)
 	require.True(t, result.Killed)
-	require.Empty(t, pool.PIDs(), "it is gone when the caller hears of it")
+	require.Empty(t, pool.PIDs(), "it has ended when the caller hears of it")
 	require.Empty(t, pool.InFlight())
 	require.Equal(t, []string{"hanging"}, said(t, pool, result.PID), "output survives the process")
 	require.True(t, invoke(t, pool, `{"do":"who"}`).ColdStart)

@@ -39,7 +39,7 @@ func parse(t *testing.T, args ...string) functionFlags {
 // last is the name of a package by its path alone.
 func last(pkg string) (string, error) { return path.Base(pkg), nil }
 
-// What flags describe runs as a template, of which nothing is left out.
+// What flags describe runs as a template. Nothing of it is left out.
 func TestTemplateOfFlags(t *testing.T) {
 	const queues = "http://queues/000000000000/"
 	charge := []string{"-function", "./cmd/charge", "-route", "POST /payments", "-route", "GET /payments/{id}"}

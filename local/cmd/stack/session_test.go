@@ -112,8 +112,8 @@ func (s *session) listen(atLeast int) {
 	require.GreaterOrEqual(s.t, len(s.sockets), atLeast, "these listen: %v", s.sockets)
 }
 
-// end waits until the command, whatever it has started, its ports and its files
-// are gone, and returns how it ended.
+// end waits until the command and all that it has started have ended, and its ports and
+// files are removed. It returns how the command ended.
 func (s *session) end() error {
 	for s.lines.Scan() {
 		fmt.Fprintln(&s.seen, s.lines.Text())
@@ -127,7 +127,7 @@ func (s *session) end() error {
 	return err
 }
 
-// requireNoFiles: everything lay in the stack's own folder, which is gone.
+// requireNoFiles: everything lay in the stack's own folder, which is deleted.
 func (s *session) requireNoFiles() {
 	left, err := filepath.Glob(filepath.Join(s.mark, "[^g]*")) // go run's own go-build* may stay
 	require.NoError(s.t, err)

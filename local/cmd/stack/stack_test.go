@@ -63,7 +63,7 @@ func TestTourFindsDifferences(t *testing.T) {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: at[1]})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		// Two refunds are killed: first the one whose client is gone, then the one that is
+		// Two refunds are killed: first the one whose client has left, then the one that is
 		// sent again.
 		return len(refundsInProgress(t, client, at[2])) == 2
 	}, limit, poll)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// size is how many rows there are, with those whose code is gone.
+// size is how many rows there are, with those whose code was deleted.
 const size = 160
 
 // A refactoring that moves or renames what a row breaks must take the row along.
@@ -38,7 +38,7 @@ func TestEveryMutantHasItsPlace(t *testing.T) {
 		}
 		require.NotEqual(t, m.From, m.To, m.ID)
 	}
-	require.Len(t, ids, size, "what is gone stays in the list, with the reason")
+	require.Len(t, ids, size, "a row without its code stays in the list, with the reason")
 }
 
 // testsOf is the text of the package's tests.
@@ -57,12 +57,12 @@ func testsOf(t *testing.T, dir string) string {
 
 func TestBlanksOfAMutantDoNotCount(t *testing.T) {
 	root := t.TempDir()
-	text := "package p\n\ntype gone struct{ id,\n\twhy string }\n"
+	text := "package p\n\ntype row struct{ id,\n\twhy string }\n"
 	require.NoError(t, os.WriteFile(filepath.Join(root, "p.go"), []byte(text), 0o600))
-	m := mutant{In: ".", From: "type   gone struct{ id, why string }", To: "type gone int"}
+	m := mutant{In: ".", From: "type   row struct{ id, why string }", To: "type row int"}
 	_, mutated, err := m.apply(root)
 	require.NoError(t, err)
-	require.Equal(t, "package p\n\ntype gone int\n", string(mutated))
+	require.Equal(t, "package p\n\ntype row int\n", string(mutated))
 	m.From = "no such text"
 	_, _, err = m.apply(root)
 	require.ErrorContains(t, err, "must be there once")

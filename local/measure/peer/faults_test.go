@@ -153,13 +153,13 @@ func TestFaults(t *testing.T) {
 
 func tell(t *testing.T, s story, w *world) string {
 	t.Helper()
-	var told []string
+	var answers []string
 	for _, a := range s.play(w) {
-		told = append(told, a.String())
+		answers = append(answers, a.String())
 	}
 	runs := "runs"
 	if w.runs() == 1 {
 		runs = "run"
 	}
-	return fmt.Sprintf("%d %s; %s", w.runs(), runs, strings.Join(told, "; "))
+	return fmt.Sprintf("%d %s; %s", w.runs(), runs, strings.Join(answers, "; "))
 }

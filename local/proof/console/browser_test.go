@@ -317,7 +317,7 @@ func TestPagesAreReadableAndFitTheScreen(t *testing.T) {
 	require.Len(t, papers, 2, "the pages follow the reader's choice")
 }
 
-// What a screen reader is told: every control and every region has a name, and headings and tables their structure.
+// What a screen reader gets: every control and every region has a name, and headings and tables their structure.
 func TestEveryControlHasAName(t *testing.T) {
 	s := start(t)
 	pages := s.pages()

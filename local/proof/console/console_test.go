@@ -127,7 +127,7 @@ func TestARecordFollowsTheTable(t *testing.T) {
 	eval[bool](b, "window.same = true")
 	eval[any](b, "document.querySelector('#live .decisions a').focus()")
 
-	s.lapse() // time goes by
+	s.lapse() // time passes
 	b.sees("Updated at")
 	b.sees("Danger: run it again …")
 	require.Equal(t, "Resolve to completed …", eval[string](b, "document.activeElement.innerText"),

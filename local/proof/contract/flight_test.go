@@ -117,7 +117,7 @@ func (s *service) answers(t *testing.T, p *play, r request) {
 	require.Equal(t, 1, p.count())
 }
 
-// killed: the process dies while the handler runs, and nobody knows what it did.
+// killed: the process dies while the handler runs, and no process knows what it did.
 func killed(t *testing.T, s *service) {
 	p, r, first := s.hold(t, s.hasty)
 	s.kill(t, r)
@@ -179,7 +179,7 @@ func (s *service) kill(t *testing.T, r request) {
 	require.NoError(t, r.at.pool.Kill(pids[0]))
 }
 
-// lapses asks until the lease of an attempt that is gone has ended.
+// lapses asks until the lease of an attempt that was killed has ended.
 func (s *service) lapses(t *testing.T, r request) (got contracttest.Reply) {
 	t.Helper()
 	eventually(t, func() bool {

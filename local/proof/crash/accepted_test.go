@@ -51,7 +51,7 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 	look := d.store(&process{w: w})
 	observer, err := idem.New(look, &d.opts)
 	require.NoError(t, err)
-	q, told := &queue{}, map[string]bool{} // by their 202s
+	q, ids := &queue{}, map[string]bool{} // by their 202s
 	var p *process
 	round := func(f fault) {
 		p = d.alive(t, p, w)
@@ -60,7 +60,7 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 		p.deliver(f, cancel)
 		got, err := later.Accept[string](ctx, p.engine, key, d.input, d.enqueue)
 		if err == nil && got.Outcome.StatusID != "" && !p.isDead() {
-			told[got.Outcome.StatusID] = true
+			ids[got.Outcome.StatusID] = true
 		}
 		if !p.isDead() {
 			_ = d.over(ctx, p, q) // the next round hands over what this one could not
@@ -89,8 +89,8 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 		rec, err := look.Get(t.Context(), key.ID())
 		require.NoError(t, err)
 		noticed(t, rec, w.counts()["print"] > 0)
-		require.LessOrEqual(t, len(told), 1, "one acceptance")
-		for id := range told {
+		require.LessOrEqual(t, len(ids), 1, "one acceptance")
+		for id := range ids {
 			require.NotNil(t, rec, "a 202 without a record")
 			_, err := later.StatusOf(t.Context(), observer, op, "acme", id)
 			require.NoError(t, err)
@@ -98,7 +98,7 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 		if rec != nil && rec.Accepted() && rec.State != idem.Unknown {
 			got, err := later.Accept[string](t.Context(), observer, key, d.input, d.enqueue)
 			require.NoError(t, err)
-			require.True(t, len(told) == 0 || told[got.Outcome.StatusID], "the same request has the same answer")
+			require.True(t, len(ids) == 0 || ids[got.Outcome.StatusID], "the same request has the same answer")
 		}
 		return rec
 	}

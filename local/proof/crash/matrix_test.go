@@ -122,7 +122,7 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 		require.NoError(t, err)
 		require.Equal(t, whole, v)
 	case idem.Failed:
-		require.EqualError(t, err, "nobody delivers there")
+		require.EqualError(t, err, "no carrier delivers there")
 		require.Empty(t, rows)
 		require.Positive(t, out.runs["undo reserve"])
 		require.Positive(t, out.runs["undo charge"])
@@ -163,7 +163,7 @@ func inMemory(sc scenario) *setup {
 	}
 }
 
-// mustPark is the rule: where nobody can know, and nowhere else.
+// mustPark is the rule: where no process can know, and nowhere else.
 func mustPark(sc scenario, repeat idem.Repeat, label string, k kind) bool {
 	switch {
 	case label == "claim":
@@ -348,7 +348,7 @@ func readme(t *testing.T, tables []table) {
 	require.Equal(t, string(raw), got, "run the test with -update and read the diff")
 }
 
-// crashTable is the matrix as people read it: the first and the last scenario, both
+// crashTable is the matrix for readers: the first and the last scenario, both
 // declarations side by side, where the process dies.
 func crashTable(tables []table) string {
 	var b strings.Builder

@@ -76,7 +76,7 @@ type business struct {
 	recorded map[string]bool
 	// wrong is what must not happen.
 	wrong []error
-	// dead says that the process is gone: it has no more effects.
+	// dead says that the process has ended: it has no more effects.
 	dead func() bool
 	// pad makes the steps' results large: what follows its NUL does not count.
 	pad string
@@ -168,7 +168,7 @@ func (w *business) declined(ctx context.Context) (string, error) {
 	}
 	_, err := idem.Step(ctx, "ship", func(context.Context) (string, error) {
 		_, _ = w.effect("ship")
-		return "", idem.Permanent(errors.New("nobody delivers there"))
+		return "", idem.Permanent(errors.New("no carrier delivers there"))
 	}, nil)
 	return "", idem.PermanentStep(err)
 }
@@ -197,5 +197,5 @@ func (w *business) refuses() error {
 	if w.counts()["undo charge"] > 0 {
 		return nil
 	}
-	return idem.Permanent(errors.New("nobody delivers there"))
+	return idem.Permanent(errors.New("no carrier delivers there"))
 }

@@ -68,7 +68,7 @@ func (r *requests) point(c *faultnet.Call) (faultnet.Fault, error) {
 		return nil, err
 	}
 	if r.p.isDead() {
-		return faultnet.AccessDenied, nil // it does not ask again, and nobody believes it
+		return faultnet.AccessDenied, nil // it does not ask again, and no call believes it
 	}
 	c.OnPass = func(reply *faultnet.Reply) {
 		if reply.Status == http.StatusOK && step != "" {

@@ -242,8 +242,8 @@ func (l *load) sendingOf(m types.Message) (s sending, ok bool) {
 	return sending{b.N, c}, true
 }
 
-// gone reports whether a process did not live to answer.
-func (l *load) gone(pid int) bool {
+// died reports whether a process did not live to answer.
+func (l *load) died(pid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.killed[pid] || l.kills.Killed(pid)

@@ -31,7 +31,7 @@ var asynchronous = map[string]func(n int) any{
 }
 
 // Lambda's retries of an asynchronous invocation bear its request id. They run what
-// may run, replay what is known, and leave alone what nobody knows.
+// may run, replay what is known, and leave alone what is unknown.
 func TestAsynchronousRetries(t *testing.T) {
 	t.Parallel()
 	for source, event := range asynchronous {
@@ -48,10 +48,10 @@ func TestAsynchronousRetries(t *testing.T) {
 			"fails after its effect":  {fates: []string{"error after", "ok"}, results: 2, runs: 2, effects: 1},
 			"panics after its effect": {fates: []string{"panic after", "ok"}, results: 2, runs: 2, effects: 1},
 			"is killed":               {fates: []string{"hang", "ok"}, results: 2, runs: 2, effects: 1},
-			"nobody knows": {once: true, fates: []string{"error after"}, results: 3, runs: 1, effects: 1,
+			"unknown": {once: true, fates: []string{"error after"}, results: 3, runs: 1, effects: 1,
 				last: "OutcomeUnknownError"},
-			"nobody knows what it did": {once: true, fates: []string{"hang"}, results: 3, runs: 1, last: "OutcomeUnknownError"},
-			"nothing took effect":      {once: true, fates: []string{"not executed", "ok"}, results: 2, runs: 2, effects: 1},
+			"unknown after a kill": {once: true, fates: []string{"hang"}, results: 3, runs: 1, last: "OutcomeUnknownError"},
+			"nothing took effect":  {once: true, fates: []string{"not executed", "ok"}, results: 2, runs: 2, effects: 1},
 			"fails permanently": {fates: []string{"permanent"}, results: 3, runs: 1, last: "Declined",
 				acknowledged: true},
 		} {

@@ -110,7 +110,7 @@ func (l *load) requireLostCompletion(n int, rec *idem.Record) {
 	end := runs[len(runs)-1]
 	require.Equal(t, "ok", end.End, "message %d", n)
 	require.Equal(t, rec.Attempt, end.Attempt, "message %d", n)
-	require.True(t, l.gone(end.Pid), "message %d", n)
+	require.True(t, l.died(end.Pid), "message %d", n)
 }
 
 // requireItsEnd: an outcome is what the handler has returned. Where it has returned one that is not recorded, its
@@ -127,7 +127,7 @@ func (l *load) requireItsEnd(n int, rec *idem.Record, runs []rig.Run) {
 	case idem.Completed, idem.Failed, idem.Released:
 		require.Equal(l.t, outcome, rec.State, "message %d: %+v", n, end)
 	default:
-		require.True(l.t, outcome == "" || l.gone(end.Pid), "message %d ended %q and is %s", n, end.End, rec.State)
+		require.True(l.t, outcome == "" || l.died(end.Pid), "message %d ended %q and is %s", n, end.End, rec.State)
 	}
 }
 

@@ -121,7 +121,7 @@ func pay(t *testing.T, url, body string, headers ...string) (*http.Response, str
 	return res, string(text), err
 }
 
-func TestADeclinedPaymentIsNeverToldAsPaid(t *testing.T) {
+func TestADeclinedPaymentIsNeverReportedAsPaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		mount  func(c *idemhttp.Contract, ran *int) http.Handler
 		unseen []int // the framework gives these answers past the middleware

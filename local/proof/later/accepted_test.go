@@ -21,8 +21,8 @@ import (
 	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
-// Every accepted request is found from its 202 on and comes to one end, which all who asked for
-// it are told; what is not repeatable runs once, and what was cancelled or given up never.
+// Every accepted request is found from its 202 on and comes to one end, the same for all who
+// asked for it. What is not repeatable runs once, and what was cancelled or given up never.
 func TestAcceptedRequestsComeToOneEnd(t *testing.T) {
 	count, atOnce, limit := 40, 48, 2*time.Minute
 	if rig.Long() {
@@ -72,8 +72,8 @@ func TestAcceptedRequestsComeToOneEnd(t *testing.T) {
 	}
 }
 
-// audit holds the runs of a request, what its senders were told, its status and its record to
-// each other, and names its end.
+// audit compares the runs of a request, its senders' answers, its status and its record, and
+// names its end.
 func (s *setup) audit(r *request) (end string) {
 	t := s.t
 	t.Helper()
@@ -81,14 +81,14 @@ func (s *setup) audit(r *request) (end string) {
 	op := operations[r.collection]
 	rec := s.record(r)
 	runs := s.recorder.Of(r.n)
-	told := fmt.Sprintf("%d told %q, runs %+v, record %s attempt %d", r.n, r.answers, runs, rec.State, rec.Attempt)
+	story := fmt.Sprintf("%d answered %q, runs %+v, record %s attempt %d", r.n, r.answers, runs, rec.State, rec.Attempt)
 
 	status := "" // of a request whose outcome was there before a sender had its 202
 	if r.at != "" {
 		h, err := s.client(nil).until(t.Context(), http.MethodGet, r.at, r.tenant, nil)
 		require.NoError(t, err)
 		status = h.answer()
-		require.NotEqual(t, http.StatusAccepted, h.StatusCode, "it has not ended: %s", told)
+		require.NotEqual(t, http.StatusAccepted, h.StatusCode, "it has not ended: %s", story)
 	} else {
 		status = r.answers[len(r.answers)-1]
 	}
@@ -96,25 +96,25 @@ func (s *setup) audit(r *request) (end string) {
 	for _, a := range r.answers {
 		// A parked attempt may still record its outcome.
 		require.True(t, a == status || a == unknown && op.Repeat != idem.Repeatable,
-			about("its senders are told different ends: "+told))
+			about("its senders learn different ends: "+story))
 	}
 	ran, pad := 0, sha256.Sum256([]byte(padOf(r.n)))
 	for i, run := range runs {
 		require.Equal(t, hex.EncodeToString(pad[:]), run.About.Get("pad"), about("it ran with the input of another one"))
 		require.Equal(t, []string{r.tenant, op.Name}, []string{run.About.Get("tenant"), run.About.Get("operation")},
 			about("it ran as another one"))
-		require.True(t, i == 0 || runs[i-1].Attempt < run.Attempt, about("two runs of an attempt: "+told))
+		require.True(t, i == 0 || runs[i-1].Attempt < run.Attempt, about("two runs of an attempt: "+story))
 		if run.Fate != "not executed" || run.End == "" {
 			ran++
 		}
 	}
 	if op.Repeat != idem.Repeatable {
-		require.LessOrEqual(t, ran, 1, about("it ran twice: "+told))
+		require.LessOrEqual(t, ran, 1, about("it ran twice: "+story))
 	}
 	require.True(t, r.cancelled || r.collection != "drafts", about("it waits, and cannot be cancelled"))
 	if r.cancelled {
 		require.Equal(t, fmt.Sprint(http.StatusConflict, " ", idemhttp.CodeCancelled), status,
-			about("it was cancelled: "+told))
+			about("it was cancelled: "+story))
 	}
 	code, rest, _ := strings.Cut(status, " ")
 	switch {
@@ -126,27 +126,27 @@ func (s *setup) audit(r *request) (end string) {
 		require.NoError(t, json.Unmarshal([]byte(rest), &result))
 		require.Equal(t, r.n, result.N)
 		require.Positive(t, result.Run)
-		require.True(t, runs[result.Run-1].Fate == "ok" && runs[result.Run-1].End == "ok", about("a result of no run: "+told))
+		require.True(t, runs[result.Run-1].Fate == "ok" && runs[result.Run-1].End == "ok", about("a result of no run: "+story))
 		require.Equal(t, idem.Completed, rec.State)
 		return code
 	case code == "408" || rest == string(idemhttp.CodeCancelled):
-		require.Empty(t, runs, about("it ended unbegun: "+told))
+		require.Empty(t, runs, about("it ended unbegun: "+story))
 		require.Equal(t, code == "408", r.collection == "audits" && rest == string(idemhttp.CodeNotStarted),
-			about("it was given up: "+told))
-		require.True(t, code == "408" || r.cancels, about("nobody has cancelled it"))
+			about("it was given up: "+story))
+		require.True(t, code == "408" || r.cancels, about("its tenant has not cancelled it"))
 		require.Equal(t, idem.Failed, rec.State)
 		if code == "408" {
 			return code
 		}
 	case rest == string(idemhttp.CodeFailed):
-		require.Equal(t, "permanent", runs[len(runs)-1].Fate, about(told))
+		require.Equal(t, "permanent", runs[len(runs)-1].Fate, about(story))
 		require.Equal(t, idem.Failed, rec.State)
 	case rest == string(idemhttp.CodeOutcomeUnknown):
-		require.NotEqual(t, idem.Repeatable, op.Repeat, about(told))
+		require.NotEqual(t, idem.Repeatable, op.Repeat, about(story))
 		require.Equal(t, idem.Unknown, rec.State)
-		require.True(t, rec.Open() && !rec.Due.IsZero() && rec.ExpiresAt.IsZero(), about("nobody will notice it: "+told))
+		require.True(t, rec.Open() && !rec.Due.IsZero() && rec.ExpiresAt.IsZero(), about("no sweep will notice it: "+story))
 	default:
-		require.Fail(t, about("it has no end: "+status+": "+told))
+		require.Fail(t, about("it has no end: "+status+": "+story))
 	}
 	return rest
 }
@@ -186,7 +186,7 @@ func (s *setup) requireMessages(all []*request) {
 	require.Len(t, messages, len(all))
 }
 
-// twice delivers messages again, now or later, beside what the rule does.
+// twice delivers messages again, now or later, in addition to what the rule does.
 func twice(rule faultnet.Rule) faultnet.Rule {
 	return func(c *faultnet.Call) faultnet.Fault {
 		if f := rule(c); f != nil || c.Operation != "SendMessageBatch" || c.Number%2 == 0 {

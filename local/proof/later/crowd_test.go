@@ -22,7 +22,7 @@ import (
 
 const tenants = 20
 
-// request is what a tenant asks for, and what its senders have been told of it.
+// request is what a tenant asks for, and what its senders have learned of it.
 type request struct {
 	n          int
 	tenant     string
@@ -33,7 +33,7 @@ type request struct {
 	at        string // of its status
 	answers   []string
 	cancels   bool // its tenant tries to
-	cancelled bool // and was told that nothing has begun it
+	cancelled bool // and learned that nothing has begun it
 }
 
 func requests(count int) (all []*request) {
@@ -55,7 +55,7 @@ func requests(count int) (all []*request) {
 
 func tenantOf(n int) string { return fmt.Sprint("tenant-", n%tenants) }
 
-// padOf is the part of a request's input that makes it large: some lie beside the record, in a part or in two.
+// padOf is the part of a request's input that makes it large: some lie next to the record, in a part or in two.
 func padOf(n int) string {
 	size := 20
 	switch {
@@ -164,29 +164,29 @@ func (c *client) ask(ctx context.Context, r *request, random *rand.Rand) error {
 	if err := r.accepted(at.String()); err != nil {
 		return err
 	}
-	// It is found from now on, and by nobody else.
+	// It is found from now on, and by no other tenant.
 	look, err := c.until(ctx, http.MethodGet, at.String(), r.tenant, nil)
 	if err != nil || look.StatusCode == http.StatusNotFound {
 		return fmt.Errorf("request %d was accepted and is not found: %v, %w", r.n, look, err)
 	}
 	look, err = c.until(ctx, http.MethodGet, at.String(), tenantOf(r.n+1), nil)
 	if err != nil || look.StatusCode != http.StatusNotFound {
-		return fmt.Errorf("request %d is told to a stranger: %v, %w", r.n, look, err)
+		return fmt.Errorf("request %d is shown to a stranger: %v, %w", r.n, look, err)
 	}
 	if r.cancels {
 		<-time.After(time.Duration(random.IntN(1500)) * time.Millisecond)
-		gone, err := c.until(ctx, http.MethodDelete, at.String(), r.tenant, nil)
+		reply, err := c.until(ctx, http.MethodDelete, at.String(), r.tenant, nil)
 		if err != nil {
 			return err
 		}
-		code, _ := gone.code()
+		code, _ := reply.code()
 		switch {
-		case gone.StatusCode == http.StatusNoContent:
+		case reply.StatusCode == http.StatusNoContent:
 			r.mu.Lock()
 			r.cancelled = true
 			r.mu.Unlock()
 		case code != string(idemhttp.CodeBegun):
-			return fmt.Errorf("request %d: DELETE is answered with %s: %s", r.n, gone.Status, gone.body)
+			return fmt.Errorf("request %d: DELETE is answered with %s: %s", r.n, reply.Status, reply.body)
 		}
 	}
 	for {

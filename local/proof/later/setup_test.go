@@ -159,12 +159,12 @@ func (s *setup) work(name string) {
 func (s *setup) sweep() {
 	t := s.t
 	t.Helper()
-	people := queuetest.New(t, queuetest.Spec{})
+	escalations := queuetest.New(t, queuetest.Spec{})
 	pool := s.start("sweeper",
 		runtime.Function{Path: testmain.Program(t, "../../../lambda/functions/sweeper"), MaxInstances: 1},
 		func(string) (float64, []string) {
 			return 3, []string{faultnet.KilledBefore, faultnet.KilledAfter, faultnet.CallLost, faultnet.ReplyLost}
-		}, "AWS_ENDPOINT_URL_SQS="+queuetest.Endpoint(t), schema.EnvSweepEscalations+"="+people.URL)
+		}, "AWS_ENDPOINT_URL_SQS="+queuetest.Endpoint(t), schema.EnvSweepEscalations+"="+escalations.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	var g sync.WaitGroup
 	for _, of := range []*runtime.Pool{pool, s.relay} {

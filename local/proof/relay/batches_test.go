@@ -13,8 +13,8 @@ import (
 // batches are the calls by which the relay gives messages to the queue.
 type batches struct {
 	mu sync.Mutex
-	// refuse picks the entries of a batch that the queue is not given and the relay
-	// is told have failed; by message id.
+	// refuse picks the entries of a batch, by message id, that the queue does not get and
+	// that fail for the relay.
 	refuse func(id string) bool
 	// taken is called when the queue has taken a batch, before the relay hears of it.
 	taken func()

@@ -160,7 +160,7 @@ func TestFaultsAtRandom(t *testing.T) {
 		defer mu.Unlock()
 		return rng.IntN(100) < n
 	}
-	// A try that a sweep has noted is nobody else's for 12 seconds.
+	// A try that a sweep has noted is no other relay's for 12 seconds.
 	inSweeps := int32(1)
 	if os.Getenv("IDEM_LONG") == "1" {
 		inSweeps = 4

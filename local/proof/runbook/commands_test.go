@@ -213,7 +213,7 @@ func TestAWrongPageIsFound(t *testing.T) {
 	}
 }
 
-// items are the record's and what lies beside it.
+// items are the record's and what lies next to it.
 func items(t *testing.T, s *scene, id string) (all []map[string]types.AttributeValue) {
 	t.Helper()
 	for _, it := range rig.Scan(t, s.table) {
@@ -284,7 +284,7 @@ func blockOf(t *testing.T, section string, n int) block {
 	t.Helper()
 	all := blocks(t)
 	at := slices.IndexFunc(all, func(b block) bool { return b.section == section && b.n == n })
-	require.NotEqual(t, -1, at, "the block is gone")
+	require.NotEqual(t, -1, at, "the block no longer exists")
 	return all[at]
 }
 

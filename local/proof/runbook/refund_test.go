@@ -39,7 +39,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.refunds = append(p.refunds, r.Header.Get("Merchant-Reference"))
 	p.mu.Unlock()
-	_, _ = io.Copy(io.Discard, r.Body) // or the server does not see that the caller is gone
+	_, _ = io.Copy(io.Discard, r.Body) // or the server does not see that the caller has disconnected
 	p.got <- struct{}{}
 	<-r.Context().Done()
 }
@@ -61,10 +61,10 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 	server := httptest.NewServer(atProvider)
 	t.Cleanup(server.Close)
 	var said bytes.Buffer // by the sweeper
-	people := queuetest.New(t, queuetest.Spec{})
+	escalations := queuetest.New(t, queuetest.Spec{})
 	payments := start(t, "payments", 2*time.Second, nil, "PROVIDER_URL="+server.URL, "PAYMENTS_TENANT=none")
 	sweeper := start(t, "refundsweeper", 20*time.Second, &said, "PROVIDER_URL="+server.URL, "ESCALATE_AFTER=1ms",
-		"AWS_ENDPOINT_URL_SQS="+queuetest.Endpoint(t), schema.EnvSweepEscalations+"="+people.URL)
+		"AWS_ENDPOINT_URL_SQS="+queuetest.Endpoint(t), schema.EnvSweepEscalations+"="+escalations.URL)
 
 	in := events.APIGatewayV2HTTPRequest{
 		RouteKey: "POST /refunds", RawPath: "/refunds", Body: `{"amount":100,"currency":"EUR"}`,
@@ -109,7 +109,7 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := sweeper.Call(t.Context(), []byte(`{}`))
 		require.NoError(t, err)
-		return queuetest.Held(t, queuetest.Client(t), people.URL) > 0
+		return queuetest.Held(t, queuetest.Client(t), escalations.URL) > 0
 	}, time.Minute, 500*time.Millisecond)
 	sweeper.Close()
 	require.Regexp(t, `"Namespace":"`+schema.MetricNamespace+`","Dimensions":\[\["`+schema.DimensionService+`"\].*"`+

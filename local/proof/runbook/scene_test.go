@@ -83,7 +83,7 @@ func (s *scene) end(with error) string {
 	return key.ID()
 }
 
-// unknown is a refund whose outcome nobody knows.
+// unknown is a refund whose outcome is unknown.
 func (s *scene) unknown() string { return s.end(errTimedOut) }
 
 // failed is a refund that failed for good.
@@ -171,10 +171,10 @@ func (s *scene) notStarted() string {
 // escalated is an unknown refund that the sweep has escalated.
 func (s *scene) escalated() string { return s.leftTo(nil) }
 
-func (s *scene) leftTo(people func(context.Context, reconcile.Escalation) error) string {
+func (s *scene) leftTo(escalate func(context.Context, reconcile.Escalation) error) string {
 	id := s.unknown()
 	sweeper, err := reconcile.NewSweeper(s.reconciler(), &reconcile.SweepOptions{
-		Escalate: people, Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{
+		Escalate: escalate, Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{
 			Operation: refund, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 				return reconcile.CannotBeKnown("the provider says nothing"), nil
 			},
@@ -191,9 +191,9 @@ func (s *scene) leftTo(people func(context.Context, reconcile.Escalation) error)
 func (s *scene) inTheQueue() string {
 	queue := queuetest.New(s.t, queuetest.Spec{})
 	s.env = []string{"ESCALATIONS=" + queue.URL, "AWS_ENDPOINT_URL_SQS=" + queuetest.Endpoint(s.t)}
-	people, err := sqssender.New(queue.Client, queue.URL)
+	sender, err := sqssender.New(queue.Client, queue.URL)
 	require.NoError(s.t, err)
-	return s.leftTo(reconcile.SendTo(people))
+	return s.leftTo(reconcile.SendTo(sender))
 }
 
 // inTheDeadLetterQueue is an unknown refund whose message was received as often as it may be.

@@ -22,16 +22,16 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/child"
 )
 
-// Gone reports whether a process has ended, even if it was not reaped.
-func Gone(pid int) bool {
+// Ended reports whether a process has ended, even if it was not reaped.
+func Ended(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(stat), ") Z ") || strings.Contains(string(stat), ") X ")
 }
 
-// RequireGone waits for the end of a process.
-func RequireGone(t testing.TB, pid int) {
+// RequireEnded waits for the end of a process.
+func RequireEnded(t testing.TB, pid int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return Gone(pid) }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return Ended(pid) }, 20*time.Second, 10*time.Millisecond)
 }
 
 // NeedProc skips the test where there is no /proc to look at processes.
@@ -238,10 +238,10 @@ func Rerun(t *testing.T, variable string, env ...string) (cmd *exec.Cmd, pid int
 func RequireEndsWithParent(t *testing.T, variable string) {
 	t.Helper()
 	parent, pid, folder := Rerun(t, variable)
-	require.False(t, Gone(pid))
+	require.False(t, Ended(pid))
 	require.DirExists(t, folder)
 	require.NoError(t, parent.Process.Kill())
-	RequireGone(t, pid)
+	RequireEnded(t, pid)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(folder)
 		return os.IsNotExist(err)
