@@ -126,7 +126,7 @@ func (s *setup) audit(r *request) (end string) {
 		require.NoError(t, json.Unmarshal([]byte(rest), &result))
 		require.Equal(t, r.n, result.N)
 		require.Positive(t, result.Run)
-		require.True(t, runs[result.Run-1].Fate == "ok" && runs[result.Run-1].End == "ok", about("a result of no run: "+story))
+		require.True(t, runs[result.Run-1].Fate == "ok" && runs[result.Run-1].End == "ok", about("result of no run: "+story))
 		require.Equal(t, idem.Completed, rec.State)
 		return code
 	case code == "408" || rest == string(idemhttp.CodeCancelled):
