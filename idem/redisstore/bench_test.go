@@ -96,6 +96,6 @@ func BenchmarkByHand(b *testing.B) {
 	for b.Loop() {
 		require.NoError(b, duel.Run(b.Context(), duel.Path{Name: "first", ID: duel.NewID, ByHand: hand.first,
 			Idem: side.First, Least: 0.6}, duel.Path{Name: "replay", ID: duel.Recorded, ByHand: hand.replay, Idem: side.Replay,
-			Least: 0.4}, duel.Path{Name: "script", ID: duel.Recorded, ByHand: hand.replay, Idem: script, Least: 0.8}))
+			Least: 0.3}, duel.Path{Name: "script", ID: duel.Recorded, ByHand: hand.replay, Idem: script, Least: 0.8}))
 	}
 }
