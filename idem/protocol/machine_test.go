@@ -207,7 +207,7 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 	changes := d.Do == protocol.DoApply || d.Do == protocol.DoTakeOver || d.Do == protocol.DoReplace
 	if rec == nil {
 		over := ev.Kind == protocol.EventWithdraw || ev.Kind == protocol.EventCommit
-		require.False(t, over && changes, "what was seen and was deleted comes back: %s", where)
+		require.False(t, over && changes, "what was seen and was deleted is there again: %s", where)
 		return
 	}
 	if !changes && d.Do != protocol.DoPark {

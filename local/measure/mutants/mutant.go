@@ -65,7 +65,7 @@ func (m mutant) apply(root string) (file string, mutated []byte, err error) {
 	}
 	if len(found) != 1 {
 		return "", nil, fmt.Errorf("%s: its text is %d times in %s %v, and must be there once: change the row with "+
-			"the code, or say under gone why there is none:\n%s", m.ID, len(found), m.In, found, m.From)
+			"the code, or say in its field gone why there is none:\n%s", m.ID, len(found), m.In, found, m.From)
 	}
 	return file, mutated, nil
 }
