@@ -76,7 +76,7 @@ func (s *shop) state(op idem.Operation, id string) idem.State {
 // idle checks that no connection is held. The pool closes one that has ended in the background.
 func (s *shop) idle() {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.pool.Stat().AcquiredConns() == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(s.t, func() bool { return s.pool.Stat().AcquiredConns() == 0 }, 15*time.Second, time.Millisecond)
 }
 
 // What a handler writes in its transaction is there if and only if its outcome is.

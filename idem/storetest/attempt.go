@@ -35,7 +35,7 @@ func (c *cell) fresh(change ...func(*protocol.Record)) *attempt {
 		LeaseUntil: c.now.Add(lease), ExpiresAt: expiry(c.now.Add(lease)),
 		Retention: retention, CreatedAt: c.now, UpdatedAt: c.now,
 	}
-	if c.keys%2 == 0 {
+	if c.keys%2 == 1 {
 		rec.Write = rec.Owner // as the engine's claims
 	}
 	for _, f := range change {
