@@ -56,16 +56,17 @@ type Answer struct {
 type Outcome struct {
 	// Body is the encoded result, the same bytes live and on replay.
 	Body []byte
-	// Executed is set if the outcome is that of this call's own attempt, written or not.
-	// Replayed is set if it is a recorded one: the handler did not run in this call, or
-	// its attempt lost the claim to the one whose outcome this is.
+	// Executed is set if the outcome is that of this call's own attempt, written or not. Replayed is set if it is a
+	// recorded one: the handler did not run, or its attempt lost the claim to the one whose outcome this is.
 	Executed, Replayed bool
 	// RecordState of the record as far as this call knows.
 	RecordState State
-	// AttemptState is the state in which this call's own attempt ended, empty without Executed.
+	// AttemptState is the state in which this call's own attempt ended, and Class what its end means, by all rules.
+	// Both are empty without Executed.
 	AttemptState State
-	// StopCause is why this call's own attempt got no outcome, whatever its handler returned: a
-	// step could not be recorded or read, or a [*StepInterruptedError].
+	Class        Class
+	// StopCause is why this call's own attempt got no outcome, whatever its handler returned: a step could not be
+	// recorded or read, or a [*StepInterruptedError].
 	StopCause error
 	// Failure of an attempt that did not complete, as it is or will be recorded.
 	Failure *Failure

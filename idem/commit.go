@@ -34,7 +34,7 @@ type commit struct {
 
 // commit records the attempt's outcome with its unit of work, which may be nil in atomic mode.
 func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, end ending, unit Unit) (Outcome, error) {
-	c := &commit{execution: x, a: a, ans: ans, outer: ctx, hctx: hctx}
+	c := &commit{execution: x, a: a, ans: ans, end: end, outer: ctx, hctx: hctx}
 	if a.atomic() && end.State != Completed && end.State != Failed && end.State != Pending {
 		return c.endUncommitted(ctx)
 	}
@@ -230,6 +230,6 @@ func (c *commit) endUncommitted(ctx context.Context) (Outcome, error) {
 	if c.a.later != nil {
 		return Outcome{}, Unmark(c.ans.Err)
 	}
-	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}}
+	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}, class: c.end.class}
 	return c.a.outcome(c.ans, end, finished{state: s}), Unmark(c.ans.Err)
 }

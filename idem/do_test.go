@@ -48,6 +48,7 @@ func TestLiveResultIsTheReplayedOne(t *testing.T) {
 	require.False(t, live.Outcome.Replayed)
 	require.True(t, replay.Outcome.Replayed)
 	live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.AttemptState = false, true, ""
+	live.Outcome.Class = idem.ClassDefault
 	require.Equal(t, live.Outcome, replay.Outcome, "attempt, state and times too")
 }
 

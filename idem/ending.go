@@ -58,13 +58,14 @@ func (a *attempt) response(c Class, ans Answer, unit Unit) (Class, Unit) {
 // ending is how an attempt ends: what its record becomes.
 type ending struct {
 	protocol.Ending
+	class Class
 	// kept is recorded in place of a result that turns out not to be storable.
 	kept []byte
 }
 
 // ending turns the class into what the record becomes, by the declaration.
 func (x *execution) ending(a *attempt, c Class, ans Answer, f *Failure) ending {
-	en := ending{Ending: x.recordEnding(a, c, ans, f)}
+	en := ending{Ending: x.recordEnding(a, c, ans, f), class: c}
 	_, en.Ref = a.reference.known()
 	if len(ans.Summary) <= maxKept {
 		en.kept = ans.Summary

@@ -141,7 +141,7 @@ func (a *attempt) outcome(ans Answer, end ending, done finished) Outcome {
 	ref, _ := a.reference.known()
 	return Outcome{
 		Ref: ref, Body: ans.Body, Executed: true,
-		RecordState: done.state, AttemptState: end.State, StopCause: a.stopped, Failure: end.Failure,
+		RecordState: done.state, AttemptState: end.State, Class: end.class, StopCause: a.stopped, Failure: end.Failure,
 		Attempt: a.made().Attempt, CreatedAt: a.made().CreatedAt, RecordedAt: done.recordedAt, ExpiresAt: done.expiresAt,
 		Queued: done.queued, Omitted: end.Omitted || done.omitted, ResponseVersion: ans.ResponseVersion,
 	}

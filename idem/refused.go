@@ -85,6 +85,7 @@ func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, en
 			return out, err
 		}
 	}
+	c.end = end
 	if c.a.later != nil || end.State != Failed && end.State != Completed {
 		return c.endUncommitted(ctx)
 	}

@@ -223,15 +223,6 @@ func TestErrorsReachTheRuntime(t *testing.T) {
 					n++
 					return res, given
 				})
-			for name, failure := range failures() {
-				n, given = 0, idem.Permanent(failure)
-				sent := post(contract.Header("Idempotency-Key", "the-key-of-"+strings.ReplaceAll(name, " ", "-")+"-failures"))
-				_, live := serve(t.Context(), sent)
-				_, again := serve(t.Context(), sent)
-				require.Equal(t, 1, n)
-				require.Equal(t, typeName(live), typeName(again), name)
-				require.Equal(t, message(live), message(again), name)
-			}
 			for _, method := range []string{"POST", "GET"} {
 				n, given = 0, own
 				_, err := serve(t.Context(), post(contract.Method(method)))

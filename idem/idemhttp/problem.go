@@ -43,6 +43,7 @@ const (
 	CodeCancelled          Code = "request_cancelled"
 	CodeBegun              Code = "request_begun"
 	CodeFailed             Code = "operation_failed"
+	CodeNotExecuted        Code = "operation_not_executed"
 	CodeStatusNotFound     Code = "status_not_found"
 	CodeExpired            Code = "outcome_expired"
 	CodeRequestTooLarge    Code = "request_too_large"
@@ -99,7 +100,9 @@ var ietf = map[Code]row{
 	CodeBegun: {status: 409, title: "Request begun",
 		detail: "The request cannot be cancelled any more: its execution has begun, or has ended."},
 	CodeFailed: {status: 500, title: "Operation failed",
-		detail: "The request was accepted and executed, and has failed. It is not executed again under this key."},
+		detail: "The request was executed and has failed. It is not executed again under this key."},
+	CodeNotExecuted: {status: 503, retryable: true, title: "Operation not executed",
+		detail: "The service could not execute the request. Send it again with the same key."},
 	CodeStatusNotFound: {status: 404, title: "Status not found",
 		detail: "There is nothing here that can be followed."},
 	CodeExpired: {status: 410, title: "Outcome expired",
@@ -144,13 +147,14 @@ type Problem struct {
 }
 
 // refuse finds the row for an error of the engine. It returns nil for an error
-// that has none: a recorded failure, a mistake in the set-up.
+// that has none, a mistake in the set-up.
 func refuse(err error) *situation {
 	var own *situation
 	var flight *idem.InFlightError
 	var limited *idem.LimitExceededError
 	var paused *idem.PausedError
 	var unavailable *idem.OutcomeUnavailableError
+	var failed *idem.RecordedError
 	var reused *idem.ReusedError
 	switch {
 	case errors.As(err, &own):
@@ -171,6 +175,8 @@ func refuse(err error) *situation {
 			f.status = r.Status
 		}
 		return f
+	case errors.As(err, &failed):
+		return &situation{code: CodeFailed}
 	case errors.Is(err, idem.ErrAccepted):
 		return &situation{code: CodeAccepted, after: retryAfter(maxRetryAfter)}
 	case errors.As(err, &limited):
@@ -203,6 +209,18 @@ func (c *Contract) stopped(out *idem.Outcome, answered bool) *situation {
 		return &situation{code: CodeNotYetKnown, after: max(open.RetryAt.Sub(c.engine.Now()), minRetryAfter)}
 	}
 	return refuse(out.StopCause)
+}
+
+// marked finds the row for an error by which the handler has said what became of the operation. It returns nil for
+// any other one.
+func marked(class idem.Class) *situation {
+	switch class {
+	case idem.ClassFailed:
+		return &situation{code: CodeFailed}
+	case idem.ClassNotExecuted:
+		return &situation{code: CodeNotExecuted, after: retryAfter(maxRetryAfter)}
+	}
+	return nil
 }
 
 const (

@@ -46,7 +46,7 @@ func TestContract(t *testing.T) {
 			h.ServeHTTP(w, sent)
 			return contracttest.Reply{Status: w.Code, Header: w.Header(), Body: w.Body.String()}
 		}
-	}, "error", "error, repeatable", "permanent error")
+	}, "error", "error, repeatable", "permanent error", "error, not executed", "error, not executed, repeatable")
 }
 
 // Each code of the contract is in the table, or among the situations of TestRefusals.

@@ -82,7 +82,7 @@ type Answer struct {
 	Body    []byte      `json:"body,omitempty"`
 	// Base64 hands the body to the gateway as Base64.
 	Base64 bool `json:"base64,omitempty"`
-	// NotExecuted says so next to the response.
+	// NotExecuted says so next to the response, or marks the error.
 	NotExecuted bool `json:"notExecuted,omitempty"`
 	// Error is returned in place of a response; Permanent marks it.
 	Error     string `json:"error,omitempty"`
@@ -101,6 +101,8 @@ func (a Answer) Do(ctx context.Context) error {
 		select {}
 	case a.Permanent:
 		return idem.Permanent(errors.New(a.Error))
+	case a.Error != "" && a.NotExecuted:
+		return idem.NotExecuted(errors.New(a.Error))
 	case a.Error != "":
 		return errors.New(a.Error)
 	case a.NotExecuted:

@@ -87,6 +87,7 @@ func Rows() []Row {
 	keyOf := func(f func(key string) string) Change { return func(r *Request) { key(f(r.Key()))(r) } }
 	const once, often = "/payments", "/transfers"
 	failed, unknown := Want{Failed: true}, Want{Code: idemhttp.CodeOutcomeUnknown}
+	declined, again := Want{Code: idemhttp.CodeFailed}, Want{Code: idemhttp.CodeNotExecuted}
 	large := answering(200)
 	large.Body = letters(2 * SmallResult)
 	marked := Made
@@ -161,7 +162,9 @@ func Rows() []Row {
 
 		end("error", Answer{Error: "lost"}, once, failed, unknown, 1),
 		end("error, repeatable", Answer{Error: "lost"}, often, failed, failed, 2),
-		end("permanent error", Answer{Error: "declined", Permanent: true}, once, failed, failed, 1),
+		end("permanent error", Answer{Error: "declined", Permanent: true}, once, declined, declined, 1),
+		end("error, not executed", Answer{Error: "no connection", NotExecuted: true}, once, again, again, 2),
+		end("error, not executed, repeatable", Answer{Error: "no connection", NotExecuted: true}, often, again, again, 2),
 		end("panic", Answer{Panic: true}, once, failed, unknown, 1),
 		end("panic, repeatable", Answer{Panic: true}, often, failed, failed, 2),
 		end("not executed", Answer{Status: 409, Body: []byte("closed"), NotExecuted: true}, once, live, live, 2),

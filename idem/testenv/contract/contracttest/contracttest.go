@@ -174,6 +174,8 @@ var refusals = map[idemhttp.Code]refusal{
 	idemhttp.CodeRecordUnreadable:   {503, 503, false},
 	idemhttp.CodeStoreUnavailable:   {503, 503, true},
 	idemhttp.CodeOutOfTime:          {503, 503, true},
+	idemhttp.CodeFailed:             {500, 500, false},
+	idemhttp.CodeNotExecuted:        {503, 503, true},
 }
 
 // CodeOf is a refusal's code, or empty.
