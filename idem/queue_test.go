@@ -428,6 +428,22 @@ func TestWithdrawalsDropNoResults(t *testing.T) {
 	})
 }
 
+// A withdrawal that is written late and meets a newer claim has lost nothing.
+func TestALateWithdrawalMeetsANewerClaim(t *testing.T) {
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
+		r.faults.Always(idemtest.LoseRequest)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.Contains(t, r.events.take(), "outcome_queued")
+		r.faults.Heal()
+		must(t, r.elsewhere(t), key, new(counter).run)
+		r.events.take()
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.Equal(t, []string{"outcome_landed"}, r.events.take())
+		require.Equal(t, idem.Completed, r.state(t, key))
+	})
+}
+
 // witness is something that belongs to a call.
 type witness struct{ Data [64]byte }
 

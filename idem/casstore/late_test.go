@@ -193,6 +193,42 @@ func TestWhatIsSeenIsNotConfirmed(t *testing.T) {
 	})
 }
 
+// Whether the store is down is what the last try says, also where one before it says why.
+func TestALateTrySaysWhetherTheStoreIsDown(t *testing.T) {
+	for name, c := range map[string]struct {
+		first protocol.StoreError
+		down  bool // as the late try finds it
+	}{
+		"a broken connection, then none that is free": {protocol.StoreError{Down: true, Ambiguous: true}, false},
+		"a throttled one, then none that is free":     {protocol.StoreError{Down: true, Throttled: true}, false},
+		"a fault of the server, then silence":         {protocol.StoreError{Ambiguous: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, d := newStore(t)
+				why, tries := errors.New("why"), 0
+				d.fault = func(ctx context.Context, _ string, _ func()) error {
+					if tries++; tries == 1 {
+						first := c.first
+						first.Err = why
+						return &first
+					}
+					<-ctx.Done()
+					return &protocol.StoreError{Down: c.down, Ambiguous: c.down, Err: ctx.Err()}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err := s.Acquire(ctx, now, claim("a"))
+				failed := new(protocol.StoreError)
+				require.ErrorAs(t, err, &failed)
+				require.ErrorIs(t, err, why)
+				require.Equal(t, c.down, failed.Down)
+				require.False(t, failed.Throttled)
+			})
+		})
+	}
+}
+
 // The server's refusal says more than a last try that is too late. That may have been applied all the same.
 func TestARefusalIsNotForgottenForATryThatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

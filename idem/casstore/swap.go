@@ -156,7 +156,10 @@ func (t *try) failed(err error) error {
 	failed, ok := errors.AsType[*protocol.StoreError](err)
 	late := ok && errors.Is(err, context.DeadlineExceeded)
 	if last, before := errors.AsType[*protocol.StoreError](t.last); late && before {
-		failed = last
+		// It says why, and the last try whether the store is down: that may have waited for this process alone.
+		why := *last
+		why.Down, why.Throttled = failed.Down, last.Throttled && failed.Down
+		failed = &why
 	}
 	switch {
 	case ok:
