@@ -1,7 +1,7 @@
 # Every target does its own set-up. It needs Go, a C compiler (for -race), curl, Node
 # 20 or newer with npm (to fetch DynamoDB Local, the queue server and Postgres once, to
 # run the second, and to deploy) and Java 17 or newer (to run DynamoDB Local). synth
-# needs Go and Node alone, deploy and smoke AWS credentials too.
+# needs Go and Node alone, deploy and smoke AWS credentials too, bench Linux with two cores and taskset.
 
 GO      ?= go
 WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
@@ -20,8 +20,9 @@ SMOKE   ?=
 # In each group the longest packages come first, so that no core waits for one at the end.
 FIRST       := ./idem/dynamostore ./idem/pgstore ./idem/redisstore ./idem/pgstore/example ./idem/idemtest ./idem/pause
 FIRST_LOCAL := ./local/proof/outside ./local/proof/relay ./local/cmd/stack ./local/proof/deliveries ./local/cloud
-# What has goroutines of ours. Proofs start processes, the walks of idem/protocol no goroutine.
-RACES       = $$($(GO) list $(LIBRARY) $(LOCAL) | grep -v -E '/idem/protocol$$|/local/proof/|/local/measure/') ./local/proof/linear
+# What has goroutines of ours. Most proofs start processes, the walks of idem/protocol no goroutine.
+RACES       = $$($(GO) list $(LIBRARY) $(LOCAL) | grep -v -E '/idem/protocol$$|/local/proof/|/local/measure/') \
+	./local/proof/linear ./local/proof/faultnet ./local/proof/rig ./local/measure/paths
 # How many packages are tested at a time.
 JOBS         := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Flags of go test for every group. make lint vets.
@@ -45,7 +46,7 @@ test: test-library ## Test the library, its stores and the example functions
 
 .PHONY: proofs
 proofs: ## Test what runs the functions on this machine and what deploys them, and whole functions in it
-	@$(MAKE) -k -j2 --no-print-directory test-local test-cdk
+	@$(MAKE) -k -j2 --no-print-directory test-local test-cdk test-frameworks
 
 # Fetched once. Every package then starts a DynamoDB Local of its own, which costs a
 # second: no package waits for the tables and streams of another one.
@@ -62,6 +63,9 @@ test-library: servers
 .PHONY: test-local
 test-local: servers
 	@$(call group,local runtime and proofs with whole functions,$(GO) test $(FLAGS) $(FIRST_LOCAL) $(LOCAL))
+
+.PHONY: test-frameworks
+test-frameworks:
 	@$(call group,routers of other makers,GOWORK=off $(GO) -C local/proof/frameworks test $(FLAGS) ./...)
 
 .PHONY: test-cdk
@@ -85,7 +89,7 @@ verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=5s each), mutan
 # Two groups at a time: proofs wait a lot.
 .PHONY: verify-tests
 verify-tests: servers
-	@$(MAKE) -k -j2 --no-print-directory verify-library verify-local verify-races verify-cdk
+	@$(MAKE) -k -j2 --no-print-directory verify-library verify-local verify-races verify-cdk verify-frameworks
 
 verify-%:
 	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="$(LONG_FLAGS)" test-$*

@@ -53,7 +53,12 @@ func TestWorkIsAcceptedWithItsMessage(t *testing.T) {
 	})}, nil)
 	require.NoError(t, err)
 	go relay.Poll(ctx, 10*time.Millisecond, nil)
-	id := <-ids
+	var id string
+	select {
+	case id = <-ids:
+	case <-time.After(time.Minute):
+		t.Fatal("the relay has sent nothing")
+	}
 	require.Equal(t, key.ID(), id)
 	for range 2 { // a message may come twice
 		done, err := later.Work(ctx, s.engine, order, id, pgstore.Transact(s.store, insert))

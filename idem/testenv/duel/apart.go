@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"syscall"
 
 	"github.com/idem-go/idempotency/idem/testenv/child"
 )
@@ -25,7 +26,8 @@ func Apart(server int) error {
 	}
 	for pid, first := range first {
 		cores := fmt.Sprintf("%d-%d", first, first+half-1)
-		if out, err := exec.Command("taskset", "-acp", cores, strconv.Itoa(pid)).CombinedOutput(); err != nil {
+		out, err := exec.Command("taskset", "-acp", cores, strconv.Itoa(pid)).CombinedOutput()
+		if ended := syscall.Kill(pid, 0) != nil; err != nil && !ended {
 			return fmt.Errorf("taskset: %w: %s", err, out)
 		}
 	}
