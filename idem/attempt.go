@@ -68,8 +68,7 @@ type Info struct {
 	Ref string
 }
 
-// InfoOf returns what the handler's context knows of its attempt, and false
-// outside an operation.
+// InfoOf returns what the handler's context knows of its attempt, and false outside an operation.
 func InfoOf(ctx context.Context) (Info, bool) {
 	a := attemptOf(ctx)
 	if a == nil {

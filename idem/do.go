@@ -10,15 +10,13 @@ import (
 // Do runs fn under the key's claim, which one call has at a time. Later calls with the same key and
 // input get the recorded outcome while it is kept.
 //
-// The input's fingerprint is taken before fn runs: of raw JSON (json.RawMessage) by its
-// meaning, of []byte and string as they are, of everything else as its JSON. The result is
-// recorded as JSON, and the call that ran fn gets the decoded JSON too. A type that JSON sees
-// nothing of, such as an [io.Reader], is refused.
+// The input's fingerprint is taken before fn runs: of raw JSON (json.RawMessage) by its meaning, of []byte and string
+// as they are, of everything else as its JSON. The result is recorded as JSON, and the call that ran fn gets the
+// decoded JSON too. A type that JSON sees nothing of, such as an [io.Reader], is refused.
 //
-// fn's error is returned as it is, and a panic goes on. After either the next call runs fn again if
-// the operation is [Repeatable], else the record is [Unknown]; [NotExecuted] and [Permanent] mark other
-// errors. A call can also get an error of this package, such as [ErrInFlight]. Do is safe for concurrent
-// use and returns when fn has.
+// fn's error is returned as it is, and a panic goes on. After either the next call runs fn again if the operation is
+// [Repeatable], else the record is [Unknown]; [NotExecuted] and [Permanent] mark other errors. A call can also get an
+// error of this package, such as [ErrInFlight]. Do is safe for concurrent use and returns when fn has.
 func Do[In, Out any](ctx context.Context, e *Engine, key Key, in In,
 	fn func(context.Context, In) (Out, error)) (Out, error) {
 	r, err := Run(ctx, e, key, in, fn)

@@ -38,9 +38,8 @@ type Options struct {
 	// ClaimBudget bounds the store calls before the handler runs, a quarter of the time left if
 	// that is less. When it is used up the call fails closed. Zero means a second.
 	ClaimBudget time.Duration
-	// FinishBudget bounds the store calls after the handler ran; results and units of work get a
-	// second more for each MiB, and nothing outlasts the kill time. What could not be written by
-	// then is queued. Zero means two seconds.
+	// FinishBudget bounds the store calls after the handler ran; results and units of work get a second more for each
+	// MiB, and nothing outlasts the kill time. What could not be written by then is queued. Zero means two seconds.
 	FinishBudget time.Duration
 	// Wait is how long a call waits for one in flight before it answers [ErrInFlight]. Zero: not at all.
 	Wait time.Duration

@@ -57,7 +57,8 @@
 //
 // A handler that knows more calls [idem.SetNotExecuted] or [idem.SetCompleted], or the operation
 // has a rule in [idem.Operation.Classify]. [Options.Status] changes what a status means
-// everywhere.
+// everywhere. An error in place of a response is answered with a problem if it says what became of
+// the operation, by [idem.NotExecuted] with 503 and by [idem.Permanent] with 500.
 //
 // Status, headers in the handler's own spelling, and body are kept. Cookies,
 // hop-by-hop and authentication headers are not: they belong to one exchange. The
