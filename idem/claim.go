@@ -150,7 +150,7 @@ func (r *reservation) park(seen *Record) (done bool, err error) {
 	err = r.engine.store.Settle(r.time.ctx, r.engine.now(), s)
 	switch {
 	case err == nil:
-		r.notify(r.ctx, notice.Parked, notice.Notice{Attempt: seen.Attempt, State: Unknown})
+		r.notify(r.ctx, notice.Parked, notice.Notice{Attempt: seen.Attempt, State: Unknown, Err: errLapsed})
 		return true, r.answer(r.ctx, seen, protocol.DoUnknown)
 	case protocol.Answers(err):
 		return false, err

@@ -10,7 +10,10 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-var errPanicked = errors.New("idem: the handler panicked")
+var (
+	errPanicked = errors.New("idem: the handler panicked")
+	errLapsed   = errors.New("idem: the attempt's process ended or froze before it recorded an outcome")
+)
 
 // Errors of a call that gets no outcome. Use errors.Is to tell them apart.
 var (
