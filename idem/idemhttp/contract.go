@@ -122,9 +122,9 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 // response or a refusal. It calls next at most once and returns only when next has returned. A request
 // without a method is an error, unless all operations are in shadow: its event is of another gateway.
 //
-// An error of next that is marked as [idem.NotExecuted] or [idem.Permanent] is logged, and answered with 503
-// operation_not_executed or 500 operation_failed, as is the recorded failure later. Any other error is
-// next's own, unchanged, or a fault that no client can act on. Where the engine has ended next's attempt
+// An error of next that is marked as [idem.NotExecuted] is logged, and answered with 503 operation_not_executed. One
+// that is marked as [idem.Permanent] and recorded is logged, and answered with 500 operation_failed, now and later. Any
+// other error is next's own, unchanged, or a fault that no client can act on. Where the engine has ended next's attempt
 // ([idem.Outcome].StopCause), such as for an interrupted step, the answer is a refusal, whatever
 // next returned: 409 outcome_unknown if the attempt was parked, which the next call gets too,
 // and 409 outcome_not_yet_known if a step is asked about again later. Under a key, either the
@@ -187,7 +187,7 @@ func (c *Contract) protect(ctx context.Context, r *Request, d *declared, next Ne
 		if no := c.stopped(&out, own == nil); no != nil {
 			return c.refusal(ctx, r, no), nil
 		}
-		if no := marked(out.Class); no != nil {
+		if no := marked(&out); no != nil {
 			slog.WarnContext(ctx, "idemhttp: the handler returned an error, and the client gets its code",
 				"operation", d.op.Name, "code", no.code, "error", err)
 			return c.refusal(ctx, r, no), nil

@@ -212,12 +212,12 @@ func (c *Contract) stopped(out *idem.Outcome, answered bool) *situation {
 }
 
 // marked finds the row for an error by which the handler has said what became of the operation. It returns nil for
-// any other one.
-func marked(class idem.Class) *situation {
-	switch class {
-	case idem.ClassFailed:
+// any other one, and for a failure that is not recorded: a later call may run.
+func marked(out *idem.Outcome) *situation {
+	switch {
+	case out.RecordState == idem.Failed:
 		return &situation{code: CodeFailed}
-	case idem.ClassNotExecuted:
+	case out.Class == idem.ClassNotExecuted:
 		return &situation{code: CodeNotExecuted, after: retryAfter(maxRetryAfter)}
 	}
 	return nil

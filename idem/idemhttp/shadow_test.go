@@ -162,7 +162,8 @@ func TestShadowTellsWhatTheContractWouldAnswer(t *testing.T) {
 		{"blue", testKey, string(payment().Body), 500, 201, "duplicate completed"},
 		{"blue", testKey, `{}`, 201, 422, "key_reused"},
 		{"blue", "another-key-of-16", `{}`, 500, 500, "executed unknown"},
-		{"blue", "another-key-of-16", `{}`, 201, 409, "duplicate unknown"},
+		{"blue", "another-key-of-16", `{}`, 201, 409, "duplicate unknown: " +
+			"idem: the attempt's process ended or froze before it recorded an outcome"},
 		{"red", testKey, `{}`, 429, 429, "executed released"},
 		{"red", testKey, `{}`, 402, 402, "executed completed"},
 		{"red", testKey, `{}`, 201, 402, "duplicate completed"},
