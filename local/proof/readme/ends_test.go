@@ -2,7 +2,9 @@ package readme
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,11 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
@@ -68,6 +72,96 @@ func TestHowAHandlerEnds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// answers are the ways in which the page for HTTP says that a handler can end.
+var answers = map[string][]idemlambda.HTTPAPIHandler{
+	"answers 200, 201, 402, 404, 409 or 422":       answering(false, 200, 201, 402, 404, 409, 422),
+	"calls `idem.SetNotExecuted`, and answers 400": answering(true, 400),
+	"calls `idem.SetNotExecuted`, and answers 503": answering(true, 503),
+	"answers 500 or 503":                           answering(false, 500, 503),
+	"returns `idem.NotExecuted(err)`":              failing(idem.NotExecuted(errOfHandler)),
+	"returns `idem.Permanent(err)`":                failing(idem.Permanent(errOfHandler)),
+	"returns any other error":                      failing(errOfHandler),
+	"panics":                                       {func(context.Context, httpRequest) (httpResponse, error) { panic(errOfHandler) }},
+}
+
+type (
+	httpRequest  = events.APIGatewayV2HTTPRequest
+	httpResponse = events.APIGatewayV2HTTPResponse
+)
+
+func answering(notExecuted bool, statuses ...int) (all []idemlambda.HTTPAPIHandler) {
+	for _, status := range statuses {
+		all = append(all, func(ctx context.Context, _ httpRequest) (httpResponse, error) {
+			if notExecuted {
+				idem.SetNotExecuted(ctx)
+			}
+			return httpResponse{StatusCode: status, Body: "R-1"}, nil
+		})
+	}
+	return all
+}
+
+func failing(err error) []idemlambda.HTTPAPIHandler {
+	return []idemlambda.HTTPAPIHandler{func(context.Context, httpRequest) (httpResponse, error) {
+		return httpResponse{}, err
+	}}
+}
+
+// Each cell of that page's table is what happens.
+func TestHowAHandlerBehindHTTPEnds(t *testing.T) {
+	_, section, found := strings.Cut(read(t, "idem/idemhttp/README.md"), "## For the service: how a handler ends")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := endRow.FindAllStringSubmatch(section, -1)[1:] // after the title
+	require.Len(t, rows, len(answers))
+	for _, row := range rows {
+		require.NotEmpty(t, answers[row[1]], row[1])
+		for _, handler := range answers[row[1]] {
+			for i, repeat := range []idem.Repeat{idem.Repeatable, idem.NotRepeatable} {
+				client, retry := ask(t, idem.Operation{Name: "op", Repeat: repeat}, handler)
+				require.Equal(t, row[2], client, row[1])
+				require.Equal(t, row[3+i], retry, row[1])
+			}
+		}
+	}
+}
+
+// ask says what a client gets of a handler that ends so, and what its retry gets.
+func ask(t *testing.T, op idem.Operation, handler idemlambda.HTTPAPIHandler) (client, retry string) {
+	engine, err := idem.New(memstore.New(), nil)
+	require.NoError(t, err)
+	ran := 0
+	function := idemlambda.HTTPAPI(engine, idemhttp.AnyRoute(op), idemhttp.SingleTenant, nil,
+		func(ctx context.Context, r httpRequest) (httpResponse, error) {
+			if ran++; ran > 1 {
+				return httpResponse{StatusCode: 200, Body: "R-2"}, nil
+			}
+			return handler(ctx, r)
+		})
+	send := func() (got string) {
+		defer func() {
+			if recover() != nil {
+				got = "the gateway's 500 or 502"
+			}
+		}()
+		var r httpRequest
+		r.RequestContext.HTTP.Method, r.Headers = "POST", map[string]string{"idempotency-key": "8e03978e-40d5-43e8-bc93"}
+		res, err := function(t.Context(), r)
+		var p idemhttp.Problem
+		switch {
+		case err != nil:
+			return "the gateway's 500 or 502"
+		case res.Body == "R-1":
+			return "that answer"
+		case res.Body == "R-2":
+			return "runs the handler"
+		}
+		require.NoError(t, json.Unmarshal([]byte(res.Body), &p))
+		return fmt.Sprintf("%d `%s`", res.StatusCode, p.Code)
+	}
+	return send(), send()
 }
 
 // play says what the caller gets of a handler that ends so, and what the next call with its key does.
