@@ -29,9 +29,9 @@ type HTTPAPIHandler = func(context.Context, events.APIGatewayV2HTTPRequest) (eve
 // the API joins repeats with commas. In responses the API takes cookies from Cookies and
 // drops MultiValueHeaders, live and on replay.
 //
-// An error of the handler reaches the runtime as the handler gave it; the API then answers
-// with 500. One that is marked as [idem.NotExecuted] or [idem.Permanent], or is that of an interrupted or unreadable
-// step, does not: the client gets a problem with its code, as [idemhttp.Contract.Serve] says. A mistake in the set-up panics, see the package's
+// An error of the handler reaches the runtime as the handler gave it; the API then answers with 500. One that is marked
+// as [idem.NotExecuted] or [idem.Permanent], or is that of an interrupted or unreadable step, does not: the client gets
+// a problem with its code, as [idemhttp.Contract.Serve] says. A mistake in the set-up panics, see the package's
 // documentation.
 func HTTPAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options,
 	handler HTTPAPIHandler) HTTPAPIHandler {

@@ -83,7 +83,9 @@ var answers = map[string][]idemlambda.HTTPAPIHandler{
 	"returns `idem.NotExecuted(err)`":              failing(idem.NotExecuted(errOfHandler)),
 	"returns `idem.Permanent(err)`":                failing(idem.Permanent(errOfHandler)),
 	"returns any other error":                      failing(errOfHandler),
-	"panics":                                       {func(context.Context, httpRequest) (httpResponse, error) { panic(errOfHandler) }},
+	"panics": {func(context.Context, httpRequest) (httpResponse, error) {
+		panic(errOfHandler)
+	}},
 }
 
 type (
