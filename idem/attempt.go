@@ -16,9 +16,8 @@ type attempt struct {
 	key    Key
 	rec    Record // as claimed
 	shadow bool   // runs whatever the store says
-	// until is when the lease is over as it was claimed. The holder counts it from when
-	// the claim was sent, by the monotonic clock, which no correction of the wall clock
-	// moves.
+	// until is when the lease is over as it was claimed. The holder counts it from when the claim was sent, by the
+	// monotonic clock, which no correction of the wall clock moves.
 	until  time.Time
 	writes atomic.Int32
 	// says is the class that the handler has set in addition to its response.
@@ -40,9 +39,8 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// writeID returns the id of the attempt's next write. The owner is random, so a
-// counter behind its start is unique. The claim's own id is the owner, so that a store
-// need not keep both.
+// writeID returns the id of the attempt's next write. The owner is random, so a counter behind its start is unique. The
+// claim's own id is the owner, so that a store need not keep both.
 func (a *attempt) writeID() string {
 	return a.rec.Owner[:startOfID] + "." + strconv.Itoa(int(a.writes.Add(1)))
 }

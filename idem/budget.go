@@ -58,8 +58,7 @@ func (x *execution) short(ctx context.Context) error {
 	return nil
 }
 
-// claimShare of the budget goes to claiming, the rest is kept to take back a claim
-// whose reply never came.
+// claimShare of the budget goes to claiming, the rest is kept to take back a claim whose reply never came.
 const claimShare = 0.7
 
 // claimTime is the time that one claim has.
@@ -80,8 +79,7 @@ func (x *execution) claiming(ctx context.Context) claimTime {
 
 func (t *claimTime) end() { t.cancel() }
 
-// finishing bounds the calls after the handler: the caller's cancellation does not
-// count any more, the kill time does.
+// finishing bounds the calls after the handler: the caller's cancellation does not count any more, the kill time does.
 func (x *execution) finishing(ctx context.Context, size int) (context.Context, context.CancelFunc) {
 	return x.bounded(context.WithoutCancel(ctx), size)
 }
@@ -112,11 +110,10 @@ func share(ctx context.Context, part float64) (context.Context, context.CancelFu
 
 type killTimeKey struct{}
 
-// WithKillTime tells the engine when the process will be killed or frozen, as Lambda's
-// deadline says: the lease ends then and needs no renewal before. The wrappers of package
-// idemlambda call it. Without it the context's own deadline counts inside Lambda, and
-// elsewhere the lease is renewed while the handler runs, as it is on Lambda Managed Instances, where a
-// time-out kills nothing, and of a handler that still runs when its kill time has passed. A context
+// WithKillTime tells the engine when the process will be killed or frozen, as Lambda's deadline says: the lease ends
+// then and needs no renewal before. The wrappers of package idemlambda call it. Without it the context's own deadline
+// counts inside Lambda, and elsewhere the lease is renewed while the handler runs, as it is on Lambda Managed
+// Instances, where a time-out kills nothing, and of a handler that still runs when its kill time has passed. A context
 // that has a kill time is returned as it is.
 func WithKillTime(ctx context.Context, t time.Time) context.Context {
 	if _, ok := ctx.Value(killTimeKey{}).(time.Time); ok {

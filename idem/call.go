@@ -80,8 +80,9 @@ type Outcome struct {
 	// Queued is set if the outcome is not written yet, or, in RecordState Completed, if its
 	// result is not. An outcome that could not even be queued leaves InProgress without it.
 	Queued bool
-	// Omitted is set if the result could not be kept: Body is then what the handler gave, if anything.
-	Omitted bool
+	// Omitted is set if the result could not be kept: Body is then what the handler gave, if anything. UnitRefused is
+	// set if the outcome is that of OnRefused.
+	Omitted, UnitRefused bool
 	// StatusID is by what a client asks for what was accepted for later.
 	StatusID string
 }

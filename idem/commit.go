@@ -22,12 +22,15 @@ type commit struct {
 	a   *attempt
 	ans Answer
 	end ending // of ans
-	f   protocol.Finish
-	at  time.Time // under which f was sent last
+	// judged is set if ans is the answer to a refusal of the unit of work.
+	judged bool
+	f      protocol.Finish
+	at     time.Time // under which f was sent last
 	// outer is the call's context, hctx the handler's.
 	outer, hctx context.Context
 	// sent is the answer that f commits. A refusal makes another one of ans.
-	sent Answer
+	sent       Answer
+	sentJudged bool
 	// owed is f with its result, if f commits without it.
 	owed *guard.End
 }
@@ -56,7 +59,7 @@ func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, en
 
 func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, error) {
 	a := c.a
-	c.end, c.sent, c.owed = end, c.ans, nil
+	c.end, c.sent, c.sentJudged, c.owed = end, c.ans, c.judged, nil
 	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.made().CreatedAt,
 		Ending: end.Ending, Attempt: a.kind(), Unit: unit, LargeSteps: a.journal.anyLarge(), Watched: a.watched()}
 	if len(end.Result) > guard.LargeResult {
@@ -100,6 +103,13 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 		c.retarget(*next.unwritten)
 	}
 	return Outcome{}, c.failed(ctx, a.seenState, false, errors.New("the record changes all the time"))
+}
+
+// outcome of the answer and its end.
+func (c *commit) outcome(end ending, done finished) Outcome {
+	out := c.a.outcome(c.ans, end, done)
+	out.UnitRefused = c.judged
+	return out
 }
 
 // date gives the outcome the times of a commit that is sent now.
@@ -175,7 +185,7 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 	if !done.queued && !c.kill.IsZero() {
 		c.flushLarge(ctx)
 	}
-	return c.a.outcome(c.ans, c.end, done), Unmark(c.ans.Err)
+	return c.outcome(c.end, done), Unmark(c.ans.Err)
 }
 
 // failed makes the caller's error of a commit that has not landed, or may not have.
@@ -231,5 +241,5 @@ func (c *commit) endUncommitted(ctx context.Context) (Outcome, error) {
 		return Outcome{}, Unmark(c.ans.Err)
 	}
 	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}, class: c.end.class}
-	return c.a.outcome(c.ans, end, finished{state: s}), Unmark(c.ans.Err)
+	return c.outcome(end, finished{state: s}), Unmark(c.ans.Err)
 }

@@ -43,8 +43,7 @@ func configError(what, format string, args ...any) error {
 	return &ConfigError{What: what, Problem: fmt.Sprintf(format, args...)}
 }
 
-// InFlightError says when an attempt in flight will have ended. It matches [ErrInFlight], and if Lost
-// [ErrLeaseLost].
+// InFlightError says when an attempt in flight will have ended. It matches [ErrInFlight], and if Lost [ErrLeaseLost].
 type InFlightError struct {
 	// LeaseLeft is the time until the lease and the margin are over, at least zero.
 	LeaseLeft time.Duration
@@ -162,9 +161,8 @@ func (e *StepInterruptedError) Error() string {
 
 func (e *StepInterruptedError) Unwrap() error { return e.Err }
 
-// StepUnavailableError is what a step gives whose function succeeded and whose result could not be
-// kept, in every attempt. It is never run again, and its compensation, which would need the result,
-// cannot undo it.
+// StepUnavailableError is what a step gives whose function succeeded and whose result could not be kept, in every
+// attempt. It is never run again, and its compensation, which would need the result, cannot undo it.
 type StepUnavailableError struct {
 	// Name of the step.
 	Name string

@@ -51,11 +51,9 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 	return Outcome{}, c.failed(ctx, done.state, false, err)
 }
 
-// fence keeps a commit in doubt from landing later: it writes an end without the unit,
-// under a new owner. It also finds out what became of
-// the commit: it has landed, it is fenced, another attempt has the claim, or that stays
-// unknown. If it is fenced, fence returns the end that was written, else the call's
-// outcome.
+// fence keeps a commit in doubt from landing later: it writes an end without the unit, under a new owner. It also finds
+// out what became of the commit: it has landed, it is fenced, another attempt has the claim, or that stays unknown. If
+// it is fenced, fence returns the end that was written, else the call's outcome.
 func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending,
 	out Outcome, err error) {
 	e := c.engine
@@ -105,10 +103,9 @@ func (c *commit) fenced(ctx context.Context, end *protocol.Ending) *protocol.End
 	return end
 }
 
-// withdrawCommit keeps a commit in doubt from landing later where there is no claim to
-// fence: it withdraws the claim that the commit would have written. It also finds out
-// what became of the commit. If it is taken back, the next commit goes over the
-// withdrawal, else the call has its outcome.
+// withdrawCommit keeps a commit in doubt from landing later where there is no claim to fence: it withdraws the claim
+// that the commit would have written. It also finds out what became of the commit. If it is taken back, the next commit
+// goes over the withdrawal, else the call has its outcome.
 func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out Outcome, err error) {
 	e := c.engine
 	// A commit that has seen no record lands as soon as there is none: what stands in its
@@ -177,6 +174,6 @@ func (c *commit) tryWithdraw(ctx context.Context, w protocol.Withdrawal) (rec *R
 // wasLanded ends an attempt whose commit has landed although its answer was lost or was
 // a refusal: what it wrote is the outcome.
 func (c *commit) wasLanded(ctx context.Context) (Outcome, error) {
-	c.ans = c.sent
+	c.ans, c.judged = c.sent, c.sentJudged
 	return c.landed(ctx)
 }

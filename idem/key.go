@@ -110,9 +110,8 @@ func (k Key) Err() error {
 	return k.err
 }
 
-// JoinValues makes one value of several parts such that different parts never
-// give the same value: each is percent-encoded, then joined with '/'. An empty
-// part makes the whole value empty, which [Operation.Key] refuses.
+// JoinValues makes one value of several parts such that different parts never give the same value: each is
+// percent-encoded, then joined with '/'. An empty part makes the whole value empty, which [Operation.Key] refuses.
 func JoinValues(parts ...string) string {
 	var b strings.Builder
 	for i, p := range parts {

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Lookup reads the key's record in the time of a claim; nil if there is none. One that is
-// [Record.Expired] is absent to calls. The record may have the caller's value
-// and the result: do not show it whole.
+// Lookup reads the key's record in the time of a claim; nil if there is none. One that is [Record.Expired] is absent to
+// calls. The record may have the caller's value and the result: do not show it whole.
 func (e *Engine) Lookup(ctx context.Context, key Key) (*Record, error) {
 	if err := key.Err(); err != nil {
 		return nil, err

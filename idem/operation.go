@@ -12,8 +12,7 @@ import (
 type StorePolicy uint8
 
 const (
-	// FailClosed is the zero value: without a claim the handler does not run and
-	// the caller gets [ErrStoreUnavailable].
+	// FailClosed is the zero value: without a claim the handler does not run and the caller gets [ErrStoreUnavailable].
 	FailClosed StorePolicy = iota
 	// FailOpen runs the handler without a claim when the store is down, as [StoreError].Down says.
 	// Nothing of such a call is recorded: two may run at once, and a later call runs the handler

@@ -18,10 +18,9 @@ const maxReference = 256
 // outcome is known. It belongs to the operation, also inside a [Step]: the next attempt has it in
 // [Info], the outcome in [Outcome]. Of several the last one counts.
 //
-// It is one write under the claim, none if the record has it. In atomic mode, with [FailOpen] and after
-// an error that matches [ErrStoreUnavailable] it is written with the outcome. [ErrLeaseLost] ends the
-// context too. A [*ConfigError] says that ref is empty, no text or longer than 256 bytes, or that the
-// call is outside an operation.
+// It is one write under the claim, none if the record has it. In atomic mode, with [FailOpen] and after an error that
+// matches [ErrStoreUnavailable] it is written with the outcome. [ErrLeaseLost] ends the context too. A [*ConfigError]
+// says that ref is empty, no text or longer than 256 bytes, or that the call is outside an operation.
 func SetReference(ctx context.Context, ref string) error {
 	a := attemptOf(ctx)
 	switch problem := referenceProblem(ref); {

@@ -19,7 +19,7 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 			return out, err
 		}
 		end.Ending = *written
-		return c.a.outcome(c.ans, end, finished{state: end.State, recordedAt: c.at, expiresAt: end.ExpiresAt}),
+		return c.outcome(end, finished{state: end.State, recordedAt: c.at, expiresAt: end.ExpiresAt}),
 			Unmark(c.ans.Err)
 	}
 	// Undoing steps may have taken its time.
@@ -27,7 +27,7 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 	if err != nil {
 		return c.lost(ctx, c.a, err)
 	}
-	return c.a.outcome(c.ans, end, done), Unmark(c.ans.Err)
+	return c.outcome(end, done), Unmark(c.ans.Err)
 }
 
 // judge replaces the handler's answer by the refusal's and classifies it. If the
@@ -41,7 +41,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 	}()
 	a.says.Store(int32(ClassDefault)) // it was said of another answer
 	made := c.ans.OnRefused
-	c.ans = Answer{Err: r.Err, Value: c.ans.Value}
+	c.ans, c.judged = Answer{Err: r.Err, Value: c.ans.Value}, true
 	if made != nil {
 		c.ans = made(r.Err)
 	}

@@ -18,10 +18,9 @@ const (
 // longestDelay keeps the arithmetic from overflowing, whatever the rate.
 const longestDelay = 24 * time.Hour
 
-// Retry says how a step tries again within its attempt. It never waits past the
-// context's deadline: the error is returned instead. Errors marked [Permanent] are
-// not tried again; of an [AtMostOnce] step only those marked [NotExecuted] are.
-// Delays have full jitter.
+// Retry says how a step tries again within its attempt. It never waits past the context's deadline: the error is
+// returned instead. Errors marked [Permanent] are not tried again; of an [AtMostOnce] step only those marked
+// [NotExecuted] are. Delays have full jitter.
 type Retry struct {
 	// MaxTries counts the tries, the first one included. Zero means one: no retry.
 	MaxTries int

@@ -57,10 +57,9 @@ type StepConfig[T any] struct {
 // recorded result and does not run fn again. The result goes through JSON, so that it is the same
 // live and on replay. c may be nil. Steps may run side by side.
 //
-// Names tell an operation's steps apart: the same in every attempt, different for each step, at most
-// 100 bytes, and not beginning with "idem:". A [*ConfigError] says that the name or c is wrong, or
-// that the Step is inside another one's function, outside an operation, or comes after its handler
-// has returned. Nothing has run or been written then.
+// Names tell an operation's steps apart: the same in every attempt, different for each step, at most 100 bytes, and not
+// beginning with "idem:". A [*ConfigError] says that the name or c is wrong, or that the Step is inside another one's
+// function, outside an operation, or comes after its handler has returned. Nothing has run or been written then.
 //
 // An error of fn is returned, and its marks end here. A [Permanent] error is the step's outcome: a later attempt gets
 // it as a [*RecordedError]. It does not fail the operation: the handler does, by returning [PermanentStep](err).

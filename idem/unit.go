@@ -7,10 +7,9 @@ import (
 	"sync"
 )
 
-// UnitOf returns the attempt's unit of work, which the first call makes. It returns a [*ConfigError]
-// outside an operation, over a store that commits no units, and inside a [Step]. After the handler has
-// returned, it returns a new unit that is sealed. It is for packages with a store; handlers call
-// dynamostore.TxOf or the like.
+// UnitOf returns the attempt's unit of work, which the first call makes. It returns a [*ConfigError] outside an
+// operation, over a store that commits no units, and inside a [Step]. After the handler has returned, it returns a new
+// unit that is sealed. It is for packages with a store; handlers call dynamostore.TxOf or the like.
 //
 // A unit commits if and only if the attempt ends as completed. It is dropped after a
 // handler's error, by [Abort], and after a response that is a refusal, unless the handler calls

@@ -122,9 +122,10 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 // response or a refusal. It calls next at most once and returns only when next has returned. A request
 // without a method is an error, unless all operations are in shadow: its event is of another gateway.
 //
-// An error of next that is marked as [idem.NotExecuted] is logged, and answered with 503 operation_not_executed. One
-// that is marked as [idem.Permanent] and recorded is logged, and answered with 500 operation_failed, now and later. Any
-// other error is next's own, unchanged, or a fault that no client can act on. Where the engine has ended next's attempt
+// An error of next that is marked as [idem.NotExecuted] is logged, and answered with 503 operation_unavailable. One
+// that is marked as [idem.Permanent] is logged, and answered with 500 operation_failed, now and later. An error whose
+// end is not recorded yet, that of a request without a key, and any other one is next's own, unchanged, or a fault that
+// no client can act on. Where the engine has ended next's attempt
 // ([idem.Outcome].StopCause), such as for an interrupted step, the answer is a refusal, whatever
 // next returned: 409 outcome_unknown if the attempt was parked, which the next call gets too,
 // and 409 outcome_not_yet_known if a step is asked about again later. Under a key, either the
@@ -164,40 +165,45 @@ func (c *Contract) protect(ctx context.Context, r *Request, d *declared, next Ne
 			return res, err
 		}
 	}
-	var live *Response
-	var own error // of next
-	call.Run = func(ctx context.Context) (ans idem.Answer) {
-		given, err := next(ctx)
-		live, ans = c.keep(r, given, err)
-		own = ans.Err
+	var given, instead answer // of next, and of the hook for a refused unit of work
+	call.Run = func(ctx context.Context) idem.Answer {
+		res, err := next(ctx)
+		var ans idem.Answer
+		given.live, ans = c.keep(r, res, err)
+		given.err = ans.Err
+		instead = given
 		if c.opts.OnUnitRefused != nil && err == nil {
 			ans.OnRefused = func(reason error) (other idem.Answer) {
-				live, other = c.refused(ctx, r, reason)
-				own = other.Err
+				instead.live, other = c.refused(ctx, r, reason)
+				instead.err = other.Err
 				return other
 			}
 		}
 		return ans
 	}
 	out, err := c.engine.Execute(ctx, call)
+	own := given
+	if out.UnitRefused {
+		own = instead
+	}
 	// An attempt that lost its claim has no outcome of its own: its caller gets the
 	// recorded outcome instead.
 	switch {
 	case out.Executed && err != nil:
-		if no := c.stopped(&out, own == nil); no != nil {
+		if no := c.stopped(&out, own.err == nil); no != nil {
 			return c.refusal(ctx, r, no), nil
 		}
-		if no := marked(&out); no != nil {
+		if no := marked(&out); no != nil && !own.silent() && !call.Keyless {
 			slog.WarnContext(ctx, "idemhttp: the handler returned an error, and the client gets its code",
 				"operation", d.op.Name, "code", no.code, "error", err)
 			return c.refusal(ctx, r, no), nil
 		}
 		return nil, err
-	case out.Executed && live.unrecordable != nil && out.Omitted:
+	case out.Executed && own.live.unrecordable != nil && out.Omitted:
 		// Every later caller gets the same.
-		return c.refusal(ctx, r, &situation{code: CodeOutcomeUnavailable, status: live.Status}), nil
+		return c.refusal(ctx, r, &situation{code: CodeOutcomeUnavailable, status: own.live.Status}), nil
 	case out.Executed:
-		return live, nil
+		return own.live, nil
 	case err == nil:
 		res, err := c.replay(ctx, r, &out)
 		if err == nil {
@@ -214,6 +220,15 @@ func (c *Contract) protect(ctx context.Context, r *Request, d *declared, next Ne
 	}
 	return nil, err
 }
+
+// answer is a response as the caller of its attempt gets it, or an error.
+type answer struct {
+	live *Response
+	err  error
+}
+
+// silent reports whether the handler has returned neither.
+func (a answer) silent() bool { return a.err == errNoResponse || a.err == errUnanswered }
 
 func (c *Contract) enforces(method string) bool {
 	return slices.ContainsFunc(c.opts.Methods, func(m string) bool { return strings.EqualFold(m, method) })

@@ -229,17 +229,6 @@ func TestDuplicateWaits(t *testing.T) {
 	}
 }
 
-// A failure that is not recorded yet is no answer that stays: a later call may run.
-func TestAFailureThatIsNotRecordedReachesTheRuntime(t *testing.T) {
-	declined := errors.New("declined")
-	c := newContract(t, denyingFinish(memory()))
-	res, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) {
-		return nil, idem.Permanent(declined)
-	})
-	require.True(t, err == declined, "%v", err)
-	require.Nil(t, res)
-}
-
 // What a handler's end is to its own caller, and to the next one. A response that the operation's rule calls failed is
 // still the response. With an error it is the outcome if the rule says completed; without one, the error is.
 func TestEndsOfAHandler(t *testing.T) {

@@ -47,7 +47,7 @@ type MiddlewareOptions struct {
 	MaxResponse int
 
 	// Error answers a request that ended in an error: a fault of a tenant or key
-	// function, or a failure that was recorded elsewhere. The response is not yet
+	// function, or a handler that has not answered. The response is not yet
 	// written. The URL of a request for a status is the template of its path. Nil means that the error
 	// goes to the server's log and the client gets 500.
 	Error func(http.ResponseWriter, *http.Request, error)

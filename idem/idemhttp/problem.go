@@ -43,7 +43,7 @@ const (
 	CodeCancelled          Code = "request_cancelled"
 	CodeBegun              Code = "request_begun"
 	CodeFailed             Code = "operation_failed"
-	CodeNotExecuted        Code = "operation_not_executed"
+	CodeUnavailable        Code = "operation_unavailable"
 	CodeStatusNotFound     Code = "status_not_found"
 	CodeExpired            Code = "outcome_expired"
 	CodeRequestTooLarge    Code = "request_too_large"
@@ -101,8 +101,8 @@ var ietf = map[Code]row{
 		detail: "The request cannot be cancelled any more: its execution has begun, or has ended."},
 	CodeFailed: {status: 500, title: "Operation failed",
 		detail: "The request was executed and has failed. It is not executed again under this key."},
-	CodeNotExecuted: {status: 503, retryable: true, title: "Operation not executed",
-		detail: "The service could not execute the request. Send it again with the same key."},
+	CodeUnavailable: {status: 503, retryable: true, title: "Operation unavailable",
+		detail: "The service cannot execute the request now. Send it again with the same key, and with no other one."},
 	CodeStatusNotFound: {status: 404, title: "Status not found",
 		detail: "There is nothing here that can be followed."},
 	CodeExpired: {status: 410, title: "Outcome expired",
@@ -211,16 +211,18 @@ func (c *Contract) stopped(out *idem.Outcome, answered bool) *situation {
 	return refuse(out.StopCause)
 }
 
-// marked finds the row for an error by which the handler has said what became of the operation. It returns nil for
-// any other one, and for a failure that is not recorded: a later call may run.
+// marked finds the row for an error by which the handler has said what became of its attempt. It returns nil for any
+// other one, and for an end that is not recorded: the next call may meet another one.
 func marked(out *idem.Outcome) *situation {
 	switch {
 	case out.RecordState == idem.Failed:
 		return &situation{code: CodeFailed}
-	case out.Class == idem.ClassNotExecuted:
-		return &situation{code: CodeNotExecuted, after: retryAfter(maxRetryAfter)}
+	case out.Class != idem.ClassNotExecuted, out.RecordState == idem.InProgress:
+		return nil
+	case out.RecordState == idem.Unknown: // another call has parked it
+		return &situation{code: CodeOutcomeUnknown}
 	}
-	return nil
+	return &situation{code: CodeUnavailable, after: retryAfter(maxRetryAfter)}
 }
 
 const (

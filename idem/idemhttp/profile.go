@@ -110,7 +110,7 @@ func stripeType(code Code) string {
 		CodeOutcomeUnavailable:
 		return "idempotency_error"
 	case CodeUndeclared, CodeVersionMismatch, CodeRecordUnreadable, CodeStoreUnavailable, CodeOutOfTime, CodeAccepted,
-		CodeNotStarted, CodeFailed, CodeNotExecuted, CodePaused:
+		CodeNotStarted, CodeFailed, CodeUnavailable, CodePaused:
 		return "api_error"
 	}
 	return "invalid_request_error"

@@ -235,7 +235,7 @@ func TestRefusedUnitHasAResponse(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, tc.live.Status, res.Status)
 					if name == "error" {
-						require.Contains(t, string(res.Body), CodeNotExecuted)
+						require.Contains(t, string(res.Body), CodeUnavailable)
 					} else {
 						require.Equal(t, string(tc.live.Body), string(res.Body))
 					}

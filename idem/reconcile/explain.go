@@ -170,7 +170,7 @@ func (a reply) of(rec *idem.Record) string {
 
 var (
 	replayed     = reply{"The recorded result.", "The recorded result. A message is acknowledged."}
-	failedBefore = reply{"The recorded failure, as HTTP 500, or 502 behind a REST API, a function URL or a balancer.",
+	failedBefore = reply{"HTTP 500 operation_failed, without the recorded message.",
 		"The recorded failure. A message is acknowledged."}
 	unavailable = reply{"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded.",
 		"An error: it took effect, and its result is not recorded. A message is acknowledged."}

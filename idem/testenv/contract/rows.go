@@ -87,7 +87,7 @@ func Rows() []Row {
 	keyOf := func(f func(key string) string) Change { return func(r *Request) { key(f(r.Key()))(r) } }
 	const once, often = "/payments", "/transfers"
 	failed, unknown := Want{Failed: true}, Want{Code: idemhttp.CodeOutcomeUnknown}
-	declined, again := Want{Code: idemhttp.CodeFailed}, Want{Code: idemhttp.CodeNotExecuted}
+	declined, again := Want{Code: idemhttp.CodeFailed}, Want{Code: idemhttp.CodeUnavailable}
 	large := answering(200)
 	large.Body = letters(2 * SmallResult)
 	marked := Made

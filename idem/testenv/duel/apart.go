@@ -27,7 +27,7 @@ func Apart(server int) error {
 	for pid, first := range first {
 		cores := fmt.Sprintf("%d-%d", first, first+half-1)
 		out, err := exec.Command("taskset", "-acp", cores, strconv.Itoa(pid)).CombinedOutput()
-		if ended := syscall.Kill(pid, 0) != nil; err != nil && !ended {
+		if ended := errors.Is(syscall.Kill(pid, 0), syscall.ESRCH); err != nil && !ended {
 			return fmt.Errorf("taskset: %w: %s", err, out)
 		}
 	}

@@ -93,7 +93,7 @@ func TestWhatARefundMayTryAgain(t *testing.T) {
 		res, err := call("POST /refunds", "key-0123456789abc", good)
 		require.NoError(t, err)
 		require.Equal(t, 503, res.StatusCode)
-		require.Contains(t, res.Body, "operation_not_executed")
+		require.Contains(t, res.Body, "operation_unavailable")
 	}
 
 	call = provided(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })

@@ -175,7 +175,7 @@ var refusals = map[idemhttp.Code]refusal{
 	idemhttp.CodeStoreUnavailable:   {503, 503, true},
 	idemhttp.CodeOutOfTime:          {503, 503, true},
 	idemhttp.CodeFailed:             {500, 500, false},
-	idemhttp.CodeNotExecuted:        {503, 503, true},
+	idemhttp.CodeUnavailable:        {503, 503, true},
 }
 
 // CodeOf is a refusal's code, or empty.

@@ -1,0 +1,111 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+var errOwn = errors.New("own")
+
+func erring(err error) Next { return func(context.Context) (*Response, error) { return nil, err } }
+
+// What an error says of its attempt is no answer before it is recorded: the next call may find something else.
+func TestAnEndThatIsNotRecordedReachesTheRuntime(t *testing.T) {
+	for name, mark := range map[string]func(error) error{"permanent": idem.Permanent, "not executed": idem.NotExecuted} {
+		t.Run(name, func(t *testing.T) {
+			c := newContract(t, denyingFinish(memory()))
+			res, err := c.Serve(t.Context(), payment(), erring(mark(errOwn)))
+			require.True(t, err == errOwn, "%v", err)
+			require.Nil(t, res)
+		})
+	}
+}
+
+// A client that has sent no key cannot send the request again under it.
+func TestAMarkedErrorWithoutAKeyReachesTheRuntime(t *testing.T) {
+	c := newContract(t, memory(), func(o *Options) { o.KeyOptional = true })
+	for _, mark := range []func(error) error{idem.Permanent, idem.NotExecuted} {
+		r := payment(func(r *Request) { delete(r.Header, "idempotency-key") })
+		_, err := c.Serve(t.Context(), r, erring(mark(errOwn)))
+		require.True(t, err == errOwn, "%v", err)
+	}
+}
+
+// Another call may park the record of an attempt that still runs: its client gets what the next one gets.
+func TestAnAttemptThatWasParkedIsUnknown(t *testing.T) {
+	store, at := memory(), noon
+	under := func(repeat idem.Repeat) *Contract {
+		routes := Routes{"POST /payments": {Name: "op", Repeat: repeat}}
+		return contractFor(t, engineAt(t, store, &at), routes, Claim("tenant"))
+	}
+	c := under(idem.Repeatable)
+	_, err := c.Serve(t.Context(), payment(), erring(errOwn))
+	require.ErrorIs(t, err, errOwn)
+	n := 0
+	for range 2 {
+		res := serve(t, c, payment(), func(context.Context) (*Response, error) {
+			n++
+			at = at.Add(time.Hour)
+			other := serve(t, under(idem.NotRepeatable), payment(), erring(nil))
+			require.Equal(t, CodeOutcomeUnknown, problemIn(t, other).Code)
+			return nil, idem.NotExecuted(errOwn)
+		})
+		require.Equal(t, CodeOutcomeUnknown, problemIn(t, res).Code)
+	}
+	require.Equal(t, 1, n)
+}
+
+// A handler of net/http that leaves its answer to a framework has said nothing to the client.
+func TestAHandlerThatDoesNotAnswerIsReported(t *testing.T) {
+	var reported error
+	o := &MiddlewareOptions{Error: func(w http.ResponseWriter, _ *http.Request, err error) {
+		reported = err
+		w.WriteHeader(http.StatusTeapot)
+	}}
+	h := mounted(netContract(t, memory()), o, func(_ http.ResponseWriter, r *http.Request) {
+		idem.SetNotExecuted(r.Context())
+	})
+	require.Equal(t, http.StatusTeapot, answerOf(h, netRequest("POST", "/payments", "{}")).Code)
+	require.ErrorIs(t, reported, errUnanswered)
+}
+
+// landing is a store that reports as refused what has landed, as where an earlier try lands after all.
+type landing struct{ *memstore.Store }
+
+func (s landing) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
+	refused := f.Unit != nil
+	f.Unit = nil
+	if err := s.Store.Finish(ctx, now, f); err != nil || !refused {
+		return err
+	}
+	return &protocol.RefusedError{Err: errPoor, Ambiguous: true}
+}
+
+// What has committed is answered as it was recorded, whatever was made of its refusal meanwhile.
+func TestALandedCommitIsAnsweredAsRecorded(t *testing.T) {
+	for name, refused := range map[string]func(context.Context, error) (*Response, error){
+		"a response": func(context.Context, error) (*Response, error) { return &Response{Status: 402}, nil },
+		"an error":   func(_ context.Context, err error) (*Response, error) { return nil, idem.NotExecuted(err) },
+		"none":       nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			c := newContract(t, landing{memory()}, func(o *Options) { o.OnUnitRefused = refused })
+			live := serve(t, c, payment(), paying(&n))
+			again := serve(t, c, payment(), paying(&n))
+			dropMarks(again)
+			require.Equal(t, again, live)
+			require.Equal(t, 201, live.Status)
+			require.Equal(t, 1, n)
+		})
+	}
+}
