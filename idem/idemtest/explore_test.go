@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,48 @@ func TestExploreFindsMistakes(t *testing.T) {
 			require.Contains(t, found, c.want)
 		})
 	}
+}
+
+// What was not sent is not executed, unless something else was. What has no reply may have been executed.
+func TestExploreOfNotExecuted(t *testing.T) {
+	charge := func(ctx context.Context, s shop, unsent ...error) error {
+		err := s.bank().Do(ctx, "charge", "")
+		if slices.ContainsFunc(unsent, func(of error) bool { return errors.Is(err, of) }) {
+			return idem.NotExecuted(err)
+		}
+		return permanent(err)
+	}
+	for name, c := range map[string]struct {
+		handler handler
+		want    string
+	}{
+		"not sent": {func(ctx context.Context, s shop) (string, error) {
+			return "charged", charge(ctx, s, idemtest.ErrNotSent)
+		}, ""},
+		"not sent, or no reply": {func(ctx context.Context, s shop) (string, error) {
+			return "charged", charge(ctx, s, idemtest.ErrNotSent, idemtest.ErrNoReply)
+		}, "bank: charge took place more than once"},
+		"not sent after an effect": {func(ctx context.Context, s shop) (string, error) {
+			if err := s.w.Optional("mail").Do(ctx, "welcome", ""); err != nil {
+				return "", permanent(err)
+			}
+			return "charged", charge(ctx, s, idemtest.ErrNotSent)
+		}, "mail: welcome took place more than once"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := idemtest.Findings(t, story(once, c.handler))
+			require.NoError(t, err)
+			if c.want == "" {
+				require.Empty(t, found)
+			} else {
+				require.Contains(t, found, c.want)
+			}
+		})
+	}
+	require.Regexp(t, `\n1st bank: charge is not sent +bank: charge +error +success +completed\n`,
+		idemtest.ReportOf(t, story(once, func(ctx context.Context, s shop) (string, error) {
+			return "charged", charge(ctx, s, idemtest.ErrNotSent)
+		})).String())
 }
 
 // A story has no fault that its mistake does not need: these need one.

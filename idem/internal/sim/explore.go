@@ -37,13 +37,13 @@ func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
 	}
 	var pairs []Plan
 	for _, at := range calm.points[:calm.first] {
-		for _, fate := range Fates {
+		for _, fate := range at.fates() {
 			w, err := run(Plan{at: fate})
 			if err != nil {
 				return nil, err
 			}
 			for _, later := range w.points[1+slices.Index(w.points, at):] {
-				for _, second := range Fates {
+				for _, second := range later.fates() {
 					if w.replays[later] {
 						continue // it changes nothing
 					}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,15 +33,24 @@ const (
 	Frozen      Fate = "is made after another process has taken over"
 	Late        Fate = "gets no reply, and arrives late"
 	TimedOut    Fate = "gets no reply before the time-out"
+	NotSent     Fate = "is not sent" // and the caller knows it: a refusal says so of a call to the store
 )
 
-// Fates are all but Pass.
+// Fates are those that any call may have.
 var Fates = []Fate{Refused, RequestLost, ReplyLost, KilledFirst, KilledAfter, Frozen, Late, TimedOut}
 
 // Point is a call: the n-th of its kind in the world, from 1.
 type Point struct {
 	Call string // a method of the store, or "bank: charge"
 	N    int
+}
+
+// fates are all that the call may have.
+func (p Point) fates() []Fate {
+	if strings.Contains(p.Call, ":") {
+		return slices.Concat([]Fate{NotSent}, Fates)
+	}
+	return Fates
 }
 
 func (p Point) String() string {
