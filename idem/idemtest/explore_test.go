@@ -422,6 +422,10 @@ func TestExploreFindsNothing(t *testing.T) {
 				return "charged", permanent(err)
 			})(w)
 		},
+		"a system that is not used": func(w *idemtest.World) {
+			w.Optional("mail")
+			story(repeat, withToken)(w)
+		},
 		"a condition": func(w *idemtest.World) {
 			w.Conditions(func(any) (bool, any) { return true, nil })
 			conditional := dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, _ string) (string, error) {
@@ -519,7 +523,8 @@ func TestExploreRefuses(t *testing.T) {
 		"where nothing goes wrong there is no effect": story(once, func(context.Context, shop) (string, error) {
 			return "", nil
 		}),
-		"where nothing goes wrong mail has no effect": func(w *idemtest.World) {
+		"mail has no effect: its fake must call Provider.Do, unless the story makes it " +
+			"with World.Optional": func(w *idemtest.World) {
 			w.Provider("mail")
 			story(once, func(ctx context.Context, s shop) (string, error) { return "", s.bank().Do(ctx, "charge", "") })(w)
 		},

@@ -121,7 +121,8 @@ func (w *World) calm(stands map[string]int) error {
 		}
 		of := func(name string) bool { return strings.HasPrefix(name, system+": ") }
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(w.effects)), of) {
-			return fmt.Errorf("where nothing goes wrong %s has no effect: its fake must call Provider.Do", system)
+			return fmt.Errorf("where nothing goes wrong %s has no effect: its fake must call Provider.Do, unless the story "+
+				"makes it with World.Optional", system)
 		}
 	}
 	if len(stands) == 0 {
