@@ -513,6 +513,20 @@ func TestExploreLeavesTheLogger(t *testing.T) {
 	require.Same(t, before, slog.Default())
 }
 
+// rekeyed has the same key in so many deliveries, and then another one in each.
+func rekeyed(same int) func(*idemtest.World) {
+	return func(w *idemtest.World) {
+		bank, n := w.Provider("bank"), 0
+		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			n++
+			key := once.Key("acme", fmt.Sprintf("order-%d", max(n, same)))
+			return idem.Do(ctx, e, key, "a book", func(ctx context.Context, _ string) (bool, error) {
+				return true, permanent(bank.Do(ctx, "charge", idem.Token(ctx)))
+			})
+		})
+	}
+}
+
 func TestExploreRefuses(t *testing.T) {
 	for want, s := range map[string]func(*idemtest.World){
 		"World.Deliver 0 times": func(*idemtest.World) {},
@@ -528,6 +542,8 @@ func TestExploreRefuses(t *testing.T) {
 			w.Provider("mail")
 			story(once, func(ctx context.Context, s shop) (string, error) { return "", s.bank().Do(ctx, "charge", "") })(w)
 		},
+		"where nothing goes wrong delivery 2 has another key of order than delivery 1": rekeyed(1),
+		"where nothing goes wrong delivery 3 has another key of order than delivery 1": rekeyed(2), // one of the time
 		"the last caller gets an error, and the story must be one that succeeds": story(once,
 			func(context.Context, shop) (string, error) { return "", errors.New("no") }),
 		`accepted; no World.Worker is there for the message to "jobs"; the World.Worker of "job" gets no message; ` +

@@ -111,6 +111,9 @@ type Report struct {
 
 // calm says why a story in which nothing went wrong cannot be explored.
 func (w *World) calm(stands map[string]int) error {
+	if w.rekeyed != "" && w.answers[0].Err == nil {
+		return errors.New("where nothing goes wrong " + w.rekeyed)
+	}
 	if err := w.answers[len(w.answers)-1].Err; err != nil {
 		return fmt.Errorf("where nothing goes wrong the last caller gets an error, and the story must be one that "+
 			"succeeds: %w%s", err, w.astray())
@@ -129,6 +132,22 @@ func (w *World) calm(stands map[string]int) error {
 		return errors.New("where nothing goes wrong there is no effect: give the handler a fake that calls a Provider")
 	}
 	return nil
+}
+
+// compareKeys notes that a delivery has claimed a new key of an operation, although there were records of it.
+func (w *World) compareKeys(delivery int, before []*protocol.Record) {
+	for _, rec := range w.Store.Records() {
+		_, operation, _ := protocol.ParseRecordID(rec.ID)
+		same := func(old *protocol.Record) bool { return old.ID == rec.ID }
+		kin := func(old *protocol.Record) bool {
+			_, of, _ := protocol.ParseRecordID(old.ID)
+			return of == operation && of != ""
+		}
+		if w.rekeyed == "" && slices.ContainsFunc(before, kin) && !slices.ContainsFunc(before, same) {
+			w.rekeyed = fmt.Sprintf("delivery %d has another key of %s than delivery 1: make the key of what is the same each "+
+				"time that the request comes", delivery, operation)
+		}
+	}
 }
 
 // astray names the messages that have no worker, and the workers that nothing has come for.

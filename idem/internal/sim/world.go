@@ -108,7 +108,8 @@ type World struct {
 	once      map[string]int // how often each stands when each request has come once
 	fates     map[Fate]int   // that have come
 	answers   []Answer
-	stays     bool // the last two rounds of deliveries were the same
+	stays     bool   // the last two rounds of deliveries were the same
+	rekeyed   string // which delivery has another key than the first one
 	history   history
 	late      []func()                                                     // requests that arrive late
 	workers   map[string]func(context.Context, *idem.Engine, []byte) error // by destination
