@@ -380,10 +380,6 @@ func TestExploreFindsNothing(t *testing.T) {
 		tx.Publish("ordered", outbox.Message{Destination: "mail", Body: []byte("order-1")})
 		return "ordered", nil
 	})
-	var event events.APIGatewayV2HTTPRequest
-	sample, err := samples.Get("apigw-v2-jwt") // POST /payments
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(sample, &event))
 	for name, s := range map[string]func(*idemtest.World){
 		"once":         story(once, withoutToken),
 		"with a token": story(repeat, withToken),
@@ -451,26 +447,14 @@ func TestExploreFindsNothing(t *testing.T) {
 				return nil, all
 			})
 		},
-		"HTTP": func(w *idemtest.World) {
-			bank := w.Provider("bank")
-			post := func(ctx context.Context, _ events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-				switch err := bank.Do(ctx, "charge", idem.Token(ctx)); {
-				case errors.Is(err, idemtest.ErrRejected):
-					return events.APIGatewayV2HTTPResponse{StatusCode: 402, Body: `"no"`}, nil
-				case err != nil:
-					return events.APIGatewayV2HTTPResponse{}, err
-				}
-				return events.APIGatewayV2HTTPResponse{StatusCode: 201, Body: `"charged"`}, nil
+		"HTTP": behindHTTP(t, func(ctx context.Context, e *idem.Engine, event httpRequest, post poster) (any, error) {
+			handler := idemlambda.HTTPAPI(e, idemhttp.Routes{"POST /payments": once}, idemhttp.Claim("sub"), nil, post)
+			resp, err := handler(ctx, event)
+			if err == nil && resp.StatusCode >= 300 {
+				err = errors.New(resp.Body)
 			}
-			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
-				handler := idemlambda.HTTPAPI(e, idemhttp.Routes{"POST /payments": once}, idemhttp.Claim("sub"), nil, post)
-				resp, err := handler(ctx, event)
-				if err == nil && resp.StatusCode >= 300 {
-					err = errors.New(resp.Body)
-				}
-				return resp.Body, err
-			})
-		},
+			return resp.Body, err
+		}),
 		"SQS": func(w *idemtest.World) {
 			bank := w.Provider("bank")
 			ship := func(ctx context.Context, _ string) error { return permanent(bank.Do(ctx, "charge", idem.Token(ctx))) }
@@ -492,6 +476,54 @@ func TestExploreFindsNothing(t *testing.T) {
 			require.Empty(t, found)
 		})
 	}
+}
+
+type (
+	httpRequest  = events.APIGatewayV2HTTPRequest
+	httpResponse = events.APIGatewayV2HTTPResponse
+	poster       = func(context.Context, httpRequest) (httpResponse, error)
+)
+
+// behindHTTP has an API called whose handler charges a card.
+func behindHTTP(
+	t *testing.T, call func(context.Context, *idem.Engine, httpRequest, poster) (any, error),
+) func(*idemtest.World) {
+	var event httpRequest
+	sample, err := samples.Get("apigw-v2-jwt") // POST /payments
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(sample, &event))
+	return func(w *idemtest.World) {
+		bank := w.Provider("bank")
+		post := func(ctx context.Context, _ httpRequest) (httpResponse, error) {
+			switch err := bank.Do(ctx, "charge", idem.Token(ctx)); {
+			case errors.Is(err, idemtest.ErrRejected):
+				return httpResponse{StatusCode: 402, Body: `"no"`}, nil
+			case err != nil:
+				return httpResponse{}, err
+			}
+			return httpResponse{StatusCode: 201, Body: `"charged"`}, nil
+		}
+		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			return call(ctx, e, event, post)
+		})
+	}
+}
+
+// A story that returns a response is told what to return, and where two responses differ.
+func TestExploreOfAResponse(t *testing.T) {
+	const advice = " (the result is a response of HTTP: let the story return its body, and an error if its status is no " +
+		"success)"
+	stories := idemtest.Stories(t, behindHTTP(t, func(
+		ctx context.Context, e *idem.Engine, event httpRequest, post poster,
+	) (any, error) {
+		return idemlambda.HTTPAPI(e, idemhttp.Routes{"POST /payments": once}, idemhttp.Claim("sub"), nil, post)(ctx, event)
+	}))
+	require.Contains(t, stories, "the caller got a result, and bank: charge has not taken place"+advice)
+	lines := stories["a caller got a result, and a later one another result"+advice]
+	const alike = `{"statusCode":201,"headers":`
+	require.Contains(t, lines, "the caller of delivery 2 gets: "+
+		alike+`{"Idempotency-Expires":"Sun, 02 Jan 2000…, and not `+
+		alike+`null,"multiValueHeaders":null,"body":"\"… as that of delivery 1`)
 }
 
 func isRecorded(err error) bool {

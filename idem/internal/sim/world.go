@@ -217,9 +217,36 @@ func (w *World) so() (calls, fired int) {
 func (w *World) note(a Answer) {
 	w.mu.Lock()
 	a.To = time.Now()
+	first := w.got()
 	w.answers = append(w.answers, a)
 	w.mu.Unlock()
-	w.tell("the caller of delivery %d gets: %s", a.Delivery, a)
+	if first == nil || a.Err != nil || a.Value == first.Value {
+		w.tell("the caller of delivery %d gets: %s", a.Delivery, a)
+		return
+	}
+	was, is := apart(first.Value, a.Value)
+	w.tell("the caller of delivery %d gets: %s, and not %s as that of delivery %d", a.Delivery, is, was, first.Delivery)
+}
+
+// apart are two texts from a little before what differs until a little after its beginning.
+func apart(a, b string) (string, string) {
+	const little = 40
+	same := 0
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	cut := func(text string) string {
+		from, to := max(0, same-little), min(len(text), same+little)
+		short := strings.ToValidUTF8(text[from:to], "")
+		if from > 0 {
+			short = "…" + short
+		}
+		if to < len(text) {
+			short += "…"
+		}
+		return short
+	}
+	return cut(a), cut(b)
 }
 
 // postpone has a request arrive late.
