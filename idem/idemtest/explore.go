@@ -21,6 +21,9 @@ import (
 var (
 	// ErrRejected: the effect did not take place, and never will.
 	ErrRejected = sim.ErrRejected
+	// ErrNotSent: the other system has not got the request, and never will, as where it refuses the connection.
+	// It is the one that a handler may return as [idem.NotExecuted].
+	ErrNotSent = sim.ErrNotSent
 	// ErrNoReply: whether the effect took place is unknown.
 	ErrNoReply = sim.ErrNoReply
 )
@@ -95,7 +98,7 @@ type Provider struct {
 // Do has an effect take place, such as "charge". The token is the idempotency token that the handler has sent: a
 // call with a token that was sent for this effect before has no effect, and gets the answer of the first one, a
 // rejection too. Empty means that the handler has sent none. The context is the one that the handler got. The
-// error is [ErrRejected], [ErrNoReply] or nil.
+// error is [ErrRejected], [ErrNotSent], [ErrNoReply] or nil.
 func (p *Provider) Do(ctx context.Context, effect, token string) error {
 	return p.sim.Effect(ctx, p.name, effect, token, false)
 }
@@ -113,9 +116,9 @@ func (p *Provider) Ask(ctx context.Context, effect, token string) (found bool, e
 }
 
 // Explore runs a story again and again. In each run it has one call go wrong, or two, to the store or to another
-// system: the call is refused, its request or its reply is lost, it arrives after another process has taken over, the
-// function's time is over before its reply, or the process is killed before or after it, or is frozen until another
-// process has taken over. Then the request is delivered again. Explore fails the test where
+// system: the call is refused, is not sent, its request or its reply is lost, it arrives after another process has
+// taken over, the function's time is over before its reply, or the process is killed before or after it, or is frozen
+// until another process has taken over. Then the request is delivered again. Explore fails the test where
 //
 //   - an effect took place more than once, or was undone more than once,
 //   - a caller got a result, and a later one another result or none,

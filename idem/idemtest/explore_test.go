@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,48 @@ func TestExploreFindsMistakes(t *testing.T) {
 			require.Contains(t, found, c.want)
 		})
 	}
+}
+
+// What was not sent is not executed, unless something else was. What has no reply may have been executed.
+func TestExploreOfNotExecuted(t *testing.T) {
+	charge := func(ctx context.Context, s shop, unsent ...error) error {
+		err := s.bank().Do(ctx, "charge", "")
+		if slices.ContainsFunc(unsent, func(of error) bool { return errors.Is(err, of) }) {
+			return idem.NotExecuted(err)
+		}
+		return permanent(err)
+	}
+	for name, c := range map[string]struct {
+		handler handler
+		want    string
+	}{
+		"not sent": {func(ctx context.Context, s shop) (string, error) {
+			return "charged", charge(ctx, s, idemtest.ErrNotSent)
+		}, ""},
+		"not sent, or no reply": {func(ctx context.Context, s shop) (string, error) {
+			return "charged", charge(ctx, s, idemtest.ErrNotSent, idemtest.ErrNoReply)
+		}, "bank: charge took place more than once"},
+		"not sent after an effect": {func(ctx context.Context, s shop) (string, error) {
+			if err := s.w.Optional("mail").Do(ctx, "welcome", ""); err != nil {
+				return "", permanent(err)
+			}
+			return "charged", charge(ctx, s, idemtest.ErrNotSent)
+		}, "mail: welcome took place more than once"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := idemtest.Findings(t, story(once, c.handler))
+			require.NoError(t, err)
+			if c.want == "" {
+				require.Empty(t, found)
+			} else {
+				require.Contains(t, found, c.want)
+			}
+		})
+	}
+	require.Regexp(t, `\n1st bank: charge is not sent +bank: charge +error +success +completed\n`,
+		idemtest.ReportOf(t, story(once, func(ctx context.Context, s shop) (string, error) {
+			return "charged", charge(ctx, s, idemtest.ErrNotSent)
+		})).String())
 }
 
 // A story has no fault that its mistake does not need: these need one.
@@ -337,10 +380,6 @@ func TestExploreFindsNothing(t *testing.T) {
 		tx.Publish("ordered", outbox.Message{Destination: "mail", Body: []byte("order-1")})
 		return "ordered", nil
 	})
-	var event events.APIGatewayV2HTTPRequest
-	sample, err := samples.Get("apigw-v2-jwt") // POST /payments
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(sample, &event))
 	for name, s := range map[string]func(*idemtest.World){
 		"once":         story(once, withoutToken),
 		"with a token": story(repeat, withToken),
@@ -379,6 +418,10 @@ func TestExploreFindsNothing(t *testing.T) {
 				return "charged", permanent(err)
 			})(w)
 		},
+		"a system that is not used": func(w *idemtest.World) {
+			w.Optional("mail")
+			story(repeat, withToken)(w)
+		},
 		"a condition": func(w *idemtest.World) {
 			w.Conditions(func(any) (bool, any) { return true, nil })
 			conditional := dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, _ string) (string, error) {
@@ -404,26 +447,14 @@ func TestExploreFindsNothing(t *testing.T) {
 				return nil, all
 			})
 		},
-		"HTTP": func(w *idemtest.World) {
-			bank := w.Provider("bank")
-			post := func(ctx context.Context, _ events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-				switch err := bank.Do(ctx, "charge", idem.Token(ctx)); {
-				case errors.Is(err, idemtest.ErrRejected):
-					return events.APIGatewayV2HTTPResponse{StatusCode: 402, Body: `"no"`}, nil
-				case err != nil:
-					return events.APIGatewayV2HTTPResponse{}, err
-				}
-				return events.APIGatewayV2HTTPResponse{StatusCode: 201, Body: `"charged"`}, nil
+		"HTTP": behindHTTP(t, func(ctx context.Context, e *idem.Engine, event httpRequest, post poster) (any, error) {
+			handler := idemlambda.HTTPAPI(e, idemhttp.Routes{"POST /payments": once}, idemhttp.Claim("sub"), nil, post)
+			resp, err := handler(ctx, event)
+			if err == nil && resp.StatusCode >= 300 {
+				err = errors.New(resp.Body)
 			}
-			w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
-				handler := idemlambda.HTTPAPI(e, idemhttp.Routes{"POST /payments": once}, idemhttp.Claim("sub"), nil, post)
-				resp, err := handler(ctx, event)
-				if err == nil && resp.StatusCode >= 300 {
-					err = errors.New(resp.Body)
-				}
-				return resp.Body, err
-			})
-		},
+			return resp.Body, err
+		}),
 		"SQS": func(w *idemtest.World) {
 			bank := w.Provider("bank")
 			ship := func(ctx context.Context, _ string) error { return permanent(bank.Do(ctx, "charge", idem.Token(ctx))) }
@@ -447,6 +478,54 @@ func TestExploreFindsNothing(t *testing.T) {
 	}
 }
 
+type (
+	httpRequest  = events.APIGatewayV2HTTPRequest
+	httpResponse = events.APIGatewayV2HTTPResponse
+	poster       = func(context.Context, httpRequest) (httpResponse, error)
+)
+
+// behindHTTP has an API called whose handler charges a card.
+func behindHTTP(
+	t *testing.T, call func(context.Context, *idem.Engine, httpRequest, poster) (any, error),
+) func(*idemtest.World) {
+	var event httpRequest
+	sample, err := samples.Get("apigw-v2-jwt") // POST /payments
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(sample, &event))
+	return func(w *idemtest.World) {
+		bank := w.Provider("bank")
+		post := func(ctx context.Context, _ httpRequest) (httpResponse, error) {
+			switch err := bank.Do(ctx, "charge", idem.Token(ctx)); {
+			case errors.Is(err, idemtest.ErrRejected):
+				return httpResponse{StatusCode: 402, Body: `"no"`}, nil
+			case err != nil:
+				return httpResponse{}, err
+			}
+			return httpResponse{StatusCode: 201, Body: `"charged"`}, nil
+		}
+		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			return call(ctx, e, event, post)
+		})
+	}
+}
+
+// A story that returns a response is told what to return, and where two responses differ.
+func TestExploreOfAResponse(t *testing.T) {
+	const advice = " (the result is a response of HTTP: let the story return its body, and an error if its status is no " +
+		"success)"
+	stories := idemtest.Stories(t, behindHTTP(t, func(
+		ctx context.Context, e *idem.Engine, event httpRequest, post poster,
+	) (any, error) {
+		return idemlambda.HTTPAPI(e, idemhttp.Routes{"POST /payments": once}, idemhttp.Claim("sub"), nil, post)(ctx, event)
+	}))
+	require.Contains(t, stories, "the caller got a result, and bank: charge has not taken place"+advice)
+	lines := stories["a caller got a result, and a later one another result"+advice]
+	const alike = `{"statusCode":201,"headers":`
+	require.Contains(t, lines, "the caller of delivery 2 gets: "+
+		alike+`{"Idempotency-Expires":"Sun, 02 Jan 2000…, and not `+
+		alike+`null,"multiValueHeaders":null,"body":"\"… as that of delivery 1`)
+}
+
 func isRecorded(err error) bool {
 	_, ok := errors.AsType[*idem.RecordedError](err)
 	return ok
@@ -466,6 +545,20 @@ func TestExploreLeavesTheLogger(t *testing.T) {
 	require.Same(t, before, slog.Default())
 }
 
+// rekeyed has the same key in so many deliveries, and then another one in each.
+func rekeyed(same int) func(*idemtest.World) {
+	return func(w *idemtest.World) {
+		bank, n := w.Provider("bank"), 0
+		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
+			n++
+			key := once.Key("acme", fmt.Sprintf("order-%d", max(n, same)))
+			return idem.Do(ctx, e, key, "a book", func(ctx context.Context, _ string) (bool, error) {
+				return true, permanent(bank.Do(ctx, "charge", idem.Token(ctx)))
+			})
+		})
+	}
+}
+
 func TestExploreRefuses(t *testing.T) {
 	for want, s := range map[string]func(*idemtest.World){
 		"World.Deliver 0 times": func(*idemtest.World) {},
@@ -476,10 +569,13 @@ func TestExploreRefuses(t *testing.T) {
 		"where nothing goes wrong there is no effect": story(once, func(context.Context, shop) (string, error) {
 			return "", nil
 		}),
-		"where nothing goes wrong mail has no effect": func(w *idemtest.World) {
+		"mail has no effect: its fake must call Provider.Do, unless the story makes it " +
+			"with World.Optional": func(w *idemtest.World) {
 			w.Provider("mail")
 			story(once, func(ctx context.Context, s shop) (string, error) { return "", s.bank().Do(ctx, "charge", "") })(w)
 		},
+		"where nothing goes wrong delivery 2 has another key of order than delivery 1": rekeyed(1),
+		"where nothing goes wrong delivery 3 has another key of order than delivery 1": rekeyed(2), // one of the time
 		"the last caller gets an error, and the story must be one that succeeds": story(once,
 			func(context.Context, shop) (string, error) { return "", errors.New("no") }),
 		`accepted; no World.Worker is there for the message to "jobs"; the World.Worker of "job" gets no message; ` +

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -97,7 +98,7 @@ var checks = map[string]func(w *World, expected, once map[string]int, found repo
 		for _, a := range w.answers {
 			// Others were under way when the caller got it.
 			if a.Err == nil && a.Value != got.Value && a.Delivery > got.Delivery {
-				found("a caller got a result, and a later one another result")
+				found("a caller got a result, and a later one another result%s", a.advice())
 			}
 		}
 	},
@@ -225,7 +226,7 @@ func (w *World) end(expected map[string]int, found report) {
 	case last.Err == nil && r.failed == 0: // a message is acknowledged when its operation has failed
 		for name, n := range expected {
 			if stands[name] < n && !optional(name) {
-				found("the caller got a result, and %s has not taken place", name)
+				found("the caller got a result, and %s has not taken place%s", name, last.advice())
 			}
 		}
 	case r.ended() && (got == nil || last.Err == nil):
@@ -247,6 +248,15 @@ func (w *World) end(expected map[string]int, found report) {
 		}
 		found("no outcome is recorded: each call %sends with: %s", runs, last)
 	}
+}
+
+// advice says what a story returns in place of a response of HTTP.
+func (a Answer) advice() string {
+	var response struct{ StatusCode *int }
+	if json.Unmarshal([]byte(a.Value), &response) != nil || response.StatusCode == nil {
+		return ""
+	}
+	return " (the result is a response of HTTP: let the story return its body, and an error if its status is no success)"
 }
 
 // got is the first answer that is a result, if there is one.

@@ -14,6 +14,8 @@ import (
 var (
 	// ErrRejected: the effect did not take place, and never will.
 	ErrRejected = errors.New("the other system has rejected the call")
+	// ErrNotSent: the other system has not got the call, and never will.
+	ErrNotSent = errors.New("the call was not sent to the other system")
 	// ErrNoReply: the effect may have taken place.
 	ErrNoReply = errors.New("the other system has not replied")
 )

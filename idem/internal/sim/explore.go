@@ -37,13 +37,13 @@ func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
 	}
 	var pairs []Plan
 	for _, at := range calm.points[:calm.first] {
-		for _, fate := range Fates {
+		for _, fate := range at.fates() {
 			w, err := run(Plan{at: fate})
 			if err != nil {
 				return nil, err
 			}
 			for _, later := range w.points[1+slices.Index(w.points, at):] {
-				for _, second := range Fates {
+				for _, second := range later.fates() {
 					if w.replays[later] {
 						continue // it changes nothing
 					}
@@ -111,6 +111,9 @@ type Report struct {
 
 // calm says why a story in which nothing went wrong cannot be explored.
 func (w *World) calm(stands map[string]int) error {
+	if w.rekeyed != "" && w.answers[0].Err == nil {
+		return errors.New("where nothing goes wrong " + w.rekeyed)
+	}
 	if err := w.answers[len(w.answers)-1].Err; err != nil {
 		return fmt.Errorf("where nothing goes wrong the last caller gets an error, and the story must be one that "+
 			"succeeds: %w%s", err, w.astray())
@@ -121,13 +124,30 @@ func (w *World) calm(stands map[string]int) error {
 		}
 		of := func(name string) bool { return strings.HasPrefix(name, system+": ") }
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(w.effects)), of) {
-			return fmt.Errorf("where nothing goes wrong %s has no effect: its fake must call Provider.Do", system)
+			return fmt.Errorf("where nothing goes wrong %s has no effect: its fake must call Provider.Do, unless the story "+
+				"makes it with World.Optional", system)
 		}
 	}
 	if len(stands) == 0 {
 		return errors.New("where nothing goes wrong there is no effect: give the handler a fake that calls a Provider")
 	}
 	return nil
+}
+
+// compareKeys notes that a delivery has claimed a new key of an operation, although there were records of it.
+func (w *World) compareKeys(delivery int, before []*protocol.Record) {
+	for _, rec := range w.Store.Records() {
+		_, operation, _ := protocol.ParseRecordID(rec.ID)
+		same := func(old *protocol.Record) bool { return old.ID == rec.ID }
+		kin := func(old *protocol.Record) bool {
+			_, of, _ := protocol.ParseRecordID(old.ID)
+			return of == operation && of != ""
+		}
+		if w.rekeyed == "" && slices.ContainsFunc(before, kin) && !slices.ContainsFunc(before, same) {
+			w.rekeyed = fmt.Sprintf("delivery %d has another key of %s than delivery 1: make the key of what is the same each "+
+				"time that the request comes", delivery, operation)
+		}
+	}
 }
 
 // astray names the messages that have no worker, and the workers that nothing has come for.

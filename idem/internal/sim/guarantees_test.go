@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// charge explores a handler that charges a card once, with the operation's token.
+// charge explores a handler that charges a card once, with the operation's token, and says so where it sent nothing.
 func charge(t *testing.T, op idem.Operation) *Report {
 	r, err := Explore(5000, func(plan Plan) (*World, error) {
 		w := New(plan)
@@ -25,8 +25,11 @@ func charge(t *testing.T, op idem.Operation) *Report {
 			w.Play(func(ctx context.Context, e *idem.Engine) (any, error) {
 				return idem.Do(ctx, e, op.Key("acme", "1"), 1, func(ctx context.Context, _ int) (string, error) {
 					err := w.Effect(ctx, "bank", "charge", idem.Token(ctx), false)
-					if errors.Is(err, ErrRejected) {
+					switch {
+					case errors.Is(err, ErrRejected):
 						err = idem.Permanent(err)
+					case errors.Is(err, ErrNotSent):
+						err = idem.NotExecuted(err)
 					}
 					return "charged", err
 				})

@@ -145,8 +145,9 @@ func (d *deliveries) run(
 // deliver delivers the request, and then what brings workers.
 func (d *deliveries) deliver() {
 	_, fired := d.w.so()
-	round, answered := "", false
+	round, answered, before := "", false, d.w.Store.Records()
 	d.deliverRequest(&d.caller, func(a Answer) { round, answered = a.String(), true })
+	d.w.compareKeys(d.requests, before)
 	round += "; " + d.work()
 	if _, now := d.w.so(); now > fired || !answered {
 		d.rounds = nil

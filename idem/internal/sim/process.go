@@ -161,6 +161,8 @@ func (p *process) call(ctx context.Context, name string, o outcomes) error {
 		fate, err = Pass, o.made()
 	case Refused:
 		err = o.refused()
+	case NotSent:
+		err = ErrNotSent
 	case RequestLost:
 		err = o.lost()
 	case ReplyLost:

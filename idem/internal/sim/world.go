@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,15 +33,24 @@ const (
 	Frozen      Fate = "is made after another process has taken over"
 	Late        Fate = "gets no reply, and arrives late"
 	TimedOut    Fate = "gets no reply before the time-out"
+	NotSent     Fate = "is not sent" // and the caller knows it: a refusal says so of a call to the store
 )
 
-// Fates are all but Pass.
+// Fates are those that any call may have.
 var Fates = []Fate{Refused, RequestLost, ReplyLost, KilledFirst, KilledAfter, Frozen, Late, TimedOut}
 
 // Point is a call: the n-th of its kind in the world, from 1.
 type Point struct {
 	Call string // a method of the store, or "bank: charge"
 	N    int
+}
+
+// fates are all that the call may have.
+func (p Point) fates() []Fate {
+	if strings.Contains(p.Call, ":") {
+		return slices.Concat([]Fate{NotSent}, Fates)
+	}
+	return Fates
 }
 
 func (p Point) String() string {
@@ -98,7 +108,8 @@ type World struct {
 	once      map[string]int // how often each stands when each request has come once
 	fates     map[Fate]int   // that have come
 	answers   []Answer
-	stays     bool // the last two rounds of deliveries were the same
+	stays     bool   // the last two rounds of deliveries were the same
+	rekeyed   string // which delivery has another key than the first one
 	history   history
 	late      []func()                                                     // requests that arrive late
 	workers   map[string]func(context.Context, *idem.Engine, []byte) error // by destination
@@ -206,9 +217,36 @@ func (w *World) so() (calls, fired int) {
 func (w *World) note(a Answer) {
 	w.mu.Lock()
 	a.To = time.Now()
+	first := w.got()
 	w.answers = append(w.answers, a)
 	w.mu.Unlock()
-	w.tell("the caller of delivery %d gets: %s", a.Delivery, a)
+	if first == nil || a.Err != nil || a.Value == first.Value {
+		w.tell("the caller of delivery %d gets: %s", a.Delivery, a)
+		return
+	}
+	was, is := apart(first.Value, a.Value)
+	w.tell("the caller of delivery %d gets: %s, and not %s as that of delivery %d", a.Delivery, is, was, first.Delivery)
+}
+
+// apart are two texts from a little before what differs until a little after its beginning.
+func apart(a, b string) (string, string) {
+	const little = 40
+	same := 0
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	cut := func(text string) string {
+		from, to := max(0, same-little), min(len(text), same+little)
+		short := strings.ToValidUTF8(text[from:to], "")
+		if from > 0 {
+			short = "…" + short
+		}
+		if to < len(text) {
+			short += "…"
+		}
+		return short
+	}
+	return cut(a), cut(b)
 }
 
 // postpone has a request arrive late.
