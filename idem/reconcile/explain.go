@@ -170,7 +170,7 @@ func (a reply) of(rec *idem.Record) string {
 
 var (
 	replayed     = reply{"The recorded result.", "The recorded result. A message is acknowledged."}
-	failedBefore = reply{"HTTP 500 operation_failed, without the recorded message.",
+	failedBefore = reply{"HTTP 500 operation_failed, without the recorded reason.",
 		"The recorded failure. A message is acknowledged."}
 	unavailable = reply{"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded.",
 		"An error: it took effect, and its result is not recorded. A message is acknowledged."}
