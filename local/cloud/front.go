@@ -253,10 +253,14 @@ func (r *Running) interrupt(i Interruption, trace string) {
 	}
 }
 
-// recordsOutcome reports whether a call to DynamoDB writes the state of an operation that has an outcome.
+// recordsOutcome reports whether a call to DynamoDB writes how an operation has ended. Without outcome that is the end of
+// its attempt: a claim that is taken back, or what another attempt has left, has another condition.
 func recordsOutcome(body []byte) bool {
-	return len(recordsIn(body)) > 0 && (bytes.Contains(body, []byte(`{"S":"`+string(idem.Completed)+`"}`)) ||
-		bytes.Contains(body, []byte(`{"S":"`+string(idem.Failed)+`"}`)))
+	has := func(text string) bool { return bytes.Contains(body, []byte(text)) }
+	to := func(s idem.State) bool { return has(`{"S":"` + string(s) + `"}`) }
+	ends := func(s idem.State) bool { return has(`"owner_id=:own `) && has(`":to":{"S":"`+string(s)+`"}`) }
+	return len(recordsIn(body)) > 0 &&
+		(to(idem.Completed) || to(idem.Failed) || ends(idem.Released) || ends(idem.Unknown))
 }
 
 // recordsIn lists the ids of the records that a call to DynamoDB names.
