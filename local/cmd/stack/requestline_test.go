@@ -1,0 +1,28 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/cloud"
+)
+
+// A line about a request has the code of a refusal.
+func TestRequestLine(t *testing.T) {
+	for want, answer := range map[string]struct{ kind, body string }{
+		"422 idempotency_key_reused": {"application/problem+json", `{"status":422,"code":"idempotency_key_reused"}`},
+		"422 tenant_missing":         {"application/json", `{"error":{"type":"api_error","code":"tenant_missing"}}`},
+		"422":                        {"application/json", `{"code":"of the user's"}`},
+	} {
+		payload, err := json.Marshal(map[string]any{"statusCode": 422, "body": answer.body})
+		require.NoError(t, err)
+		inv := cloud.Invocation{Source: "POST /orders", Function: "shop", Result: runtime.Result{Payload: payload},
+			Status: 422, Header: http.Header{"Content-Type": {answer.kind}}, Took: time.Millisecond}
+		require.Equal(t, "POST /orders  "+want+"  0 calls  1ms", requestLine(t.Context(), nil, inv))
+	}
+}
