@@ -133,6 +133,21 @@ func signedBy(key, service string) string {
 		"/aws4_request, SignedHeaders=host, Signature=s"
 }
 
+// Who has the credentials of this machine is told who they are, as idemctl asks.
+func TestCallerIdentity(t *testing.T) {
+	out := &childtest.Output{}
+	r := &Running{options: Options{Output: out}}
+	r.front = newFront(r)
+	for key, who := range map[string]string{AccessKey: "idemlocal", r.front.keyOf("Shop-Charge"): "Shop-Charge"} {
+		rec := httptest.NewRecorder()
+		r.front.ServeHTTP(rec, newRequest(t, "POST", "/", "Action=GetCallerIdentity&Version=2011-06-15",
+			signedBy(key, "sts")))
+		require.Equal(t, http.StatusOK, rec.Code)
+		require.Contains(t, rec.Body.String(), "<Arn>arn:aws:iam::000000000000:user/"+who+"</Arn>")
+	}
+	require.Empty(t, out.String())
+}
+
 // What asks a service that is not here is answered with its name, or with what it asks if it is not signed.
 func TestServicesThatAreNotHere(t *testing.T) {
 	out := &childtest.Output{}
