@@ -258,6 +258,8 @@ func TestUpWithoutTemplate(t *testing.T) {
 			}
 			require.JSONEq(t, `{"message": "Unauthorized"}`, post(""))
 			require.Equal(t, "sent", post(token), out)
+			got(`export AWS_REGION=\S+ .*(\n)export IDEM_TABLE=idem\nexport AWS_ENDPOINT_URL=\S+\n` +
+				`export AWS_ENDPOINT_URL_DYNAMODB=\S+\nexport AWS_ENDPOINT_URL_SQS=`) // one block
 			sqs := queue.NewClient(got(`AWS_ENDPOINT_URL_SQS=(\S+)`))
 			orders, err := sqs.GetQueueUrl(ctx, &awssqs.GetQueueUrlInput{QueueName: aws.String("orders.fifo")})
 			require.NoError(t, err)
