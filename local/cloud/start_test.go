@@ -78,7 +78,8 @@ func TestStart(t *testing.T) {
 
 // A function is also invoked without an API, by operators and by other functions.
 func TestInvoke(t *testing.T) {
-	r, out := started(t, apis, Options{})
+	reported := make(chan Invocation, 9)
+	r, out := started(t, apis, Options{Invoked: func(i Invocation) { reported <- i }})
 	invoke := func(name, kind, event string) (*http.Response, string) {
 		t.Helper()
 		res, err := http.DefaultClient.Do(newRequest(t, "POST", r.Endpoints.Functions+"/2015-03-31/functions/"+name+
@@ -109,6 +110,10 @@ func TestInvoke(t *testing.T) {
 		require.Contains(t, body, c.want, name)
 	}
 	prints(t, out, "it later")
+	for range 4 {
+		i := <-reported
+		require.Equal(t, []string{"Invoke of Shop-Echo", "Shop-Echo"}, []string{i.Source, i.Function})
+	}
 	require.Contains(t, out.String(), "Shop-Echo: errorString: it fails")
 	for name, to := range map[string][2]string{
 		"another action":     {"/2015-03-31/functions/Shop-Echo/aliases", "lambda"},

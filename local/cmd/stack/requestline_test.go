@@ -26,3 +26,14 @@ func TestRequestLine(t *testing.T) {
 		require.Equal(t, "POST /orders  "+want+"  0 calls  1ms", requestLine(t.Context(), nil, inv))
 	}
 }
+
+// A line about an Invoke of Lambda says whether the function has answered.
+func TestLineOfAnInvoke(t *testing.T) {
+	for want, result := range map[string]runtime.Result{
+		"done":               {Payload: []byte(`"any JSON"`)},
+		"returned: E: fails": {Error: &runtime.FunctionError{Type: "E", Message: "fails"}},
+	} {
+		inv := cloud.Invocation{Source: "Invoke of shop", Function: "shop", Result: result, Calls: 1}
+		require.Equal(t, "Invoke of shop  "+want+"  1 call  0s", requestLine(t.Context(), nil, inv))
+	}
+}

@@ -100,9 +100,25 @@ func (s *screen) describe(ctx context.Context, r *cloud.Running) error {
 	return s.callers(r, p, say)
 }
 
-// callers prints what callers need, the variables in one block.
+// callers prints what callers need: a token if a route takes one, the variables in one block, and how to call a function
+// that nothing invokes.
 func (s *screen) callers(r *cloud.Running, p *cloud.Plan, say func(string, ...any)) (err error) {
-	if s.token == "" && slices.ContainsFunc(p.APIs, takesTokens) {
+	jwt, invoked := false, map[string]bool{}
+	for _, a := range p.APIs {
+		for _, route := range a.Routes {
+			jwt, invoked[route.Function] = jwt || route.Auth == cloud.JWT, true
+			if route.Authorizer != nil {
+				invoked[route.Authorizer.Name] = true
+			}
+		}
+	}
+	for _, m := range p.Mappings {
+		invoked[m.Function] = true
+	}
+	for _, s := range p.Schedules {
+		invoked[s.Function] = true
+	}
+	if jwt && s.token == "" {
 		if s.token, err = r.Issuer.Token(defaultTenant, nil, tokenLifetime); err != nil {
 			return err
 		}
@@ -116,12 +132,13 @@ func (s *screen) callers(r *cloud.Running, p *cloud.Plan, say func(string, ...an
 			say("export %s=%s", v[0], v[1])
 		}
 	}
+	for _, f := range p.Functions {
+		if !invoked[f.Name] {
+			say("aws lambda invoke --endpoint-url %s --function-name %s --cli-binary-format raw-in-base64-out "+
+				"--payload '{}' /dev/stdout", r.Endpoints.Functions, f.Name)
+		}
+	}
 	return nil
-}
-
-func takesTokens(a cloud.API) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(a.Routes)),
-		func(r cloud.Route) bool { return r.Auth == cloud.JWT })
 }
 
 // consoleOf serves the operators' pages of a table.
