@@ -72,6 +72,8 @@ func ownTemplate(t *testing.T, m *terminal) {
 		m.run(l)
 	}
 	s := m.session
+	require.Equal(t, answer{http.StatusBadRequest, false, `{"message": "send a number of cents"}`},
+		s.post("/orders", "order-0000000000002", `{"cents":"100"}`))
 	first := s.post("/orders", "order-0000000000002", `{"cents":100}`)
 	require.Equal(t, http.StatusCreated, first.status, first.body)
 	again := s.post("/orders", "order-0000000000002", `{"cents":100}`)
