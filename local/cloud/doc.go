@@ -19,8 +19,8 @@
 //
 // Tokens come from [Running.Issuer]: issuer, audience and scopes of a template are not checked. A function that
 // authorizes is asked about each request. A call to Invoke of Lambda has to have a signature, which is not checked. An
-// invocation of the type Event is not tried again. A mapping reads a stream from its oldest record at first, also with
-// StartingPosition LATEST, and delivers a batch that fails until it succeeds.
+// invocation of the type Event is not tried again. Of STS only GetCallerIdentity is here. A mapping reads a stream from
+// its oldest record at first, also with StartingPosition LATEST, and delivers a batch that fails until it succeeds.
 //
 // What has no behaviour here, such as alarms and log groups, is listed in [Plan.Silent], and a property without effect
 // in [Plan.Notes]. Any other type is refused by its name before anything starts.

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -135,6 +136,10 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if called := f.running.options.Called; called != nil {
 		called(c)
 	}
+	if c.Service == "sts" && c.Operation == "GetCallerIdentity" {
+		whoCalls(w, c)
+		return
+	}
 	if c.invokes == "" && f.server(c.Service) == nil {
 		f.running.notHere(w, r, c)
 		return
@@ -161,6 +166,15 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.running.interrupt(*i, c.Trace)
 	panic(http.ErrAbortHandler) // the function gets no answer
+}
+
+// whoCalls says who makes a call, as STS does for all callers. It is the actor of what idemctl changes.
+func whoCalls(w http.ResponseWriter, c Call) {
+	name := cmp.Or(c.Function, AccessKey)
+	w.Header().Set("Content-Type", "text/xml")
+	fmt.Fprintf(w, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">`+
+		`<GetCallerIdentityResult><Arn>arn:aws:iam::%s:user/%s</Arn><UserId>%[2]s</UserId><Account>%[1]s</Account>`+
+		`</GetCallerIdentityResult></GetCallerIdentityResponse>`, account, name)
 }
 
 // lost is an answer that does not arrive.
@@ -253,10 +267,14 @@ func (r *Running) interrupt(i Interruption, trace string) {
 	}
 }
 
-// recordsOutcome reports whether a call to DynamoDB writes the state of an operation that has an outcome.
+// recordsOutcome reports whether a call to DynamoDB writes how an operation has ended. Without outcome that is the end
+// of its attempt: a claim that is taken back, or what another attempt has left, has another condition.
 func recordsOutcome(body []byte) bool {
-	return len(recordsIn(body)) > 0 && (bytes.Contains(body, []byte(`{"S":"`+string(idem.Completed)+`"}`)) ||
-		bytes.Contains(body, []byte(`{"S":"`+string(idem.Failed)+`"}`)))
+	has := func(text string) bool { return bytes.Contains(body, []byte(text)) }
+	to := func(s idem.State) bool { return has(`{"S":"` + string(s) + `"}`) }
+	ends := func(s idem.State) bool { return has(`"owner_id=:own `) && has(`":to":{"S":"`+string(s)+`"}`) }
+	return len(recordsIn(body)) > 0 &&
+		(to(idem.Completed) || to(idem.Failed) || ends(idem.Released) || ends(idem.Unknown))
 }
 
 // recordsIn lists the ids of the records that a call to DynamoDB names.

@@ -45,12 +45,21 @@ func payment(t *testing.T, r *Running, key string) *http.Request {
 		"Idempotency-Key: "+key+"-0123456789abcdef", "Content-Type: application/json")
 }
 
-// An outcome is that of a record: an item of the user's may have a state with the same name.
+// An outcome is that of a record: an item of the user's may have a state with the same name. An attempt also ends
+// without one, parked or released, and not with a claim that is taken back, a longer lease, or the park of another one.
 func TestRecordsOutcome(t *testing.T) {
+	const record = `{"Key":{"pk":{"S":"a#pay#x"},"sk":{"S":"#"}},"ConditionExpression":"`
+	const held, seen = record + `owner_id=:own AND in_state`, record + `(write_id=:seen OR owner_id=:seen) AND in_state`
+	const values = `","ExpressionAttributeValues":{":is":{"S":"in_progress"},`
 	for body, want := range map[string]bool{
-		`{"Key":{"pk":{"S":"a#pay#x"},"sk":{"S":"#"}},"ExpressionAttributeValues":{":s":{"S":"completed"}}}`:   true,
-		`{"Key":{"pk":{"S":"a#pay#x"},"sk":{"S":"#"}},"ExpressionAttributeValues":{":s":{"S":"in_progress"}}}`: false,
-		`{"TableName":"orders","Item":{"id":{"S":"1"},"status":{"S":"completed"}}}`:                            false,
+		held + `=:is` + values + `":to":{"S":"completed"}}}`:                                          true,
+		held + `=:is` + values + `":to":{"S":"unknown"}}}`:                                            true,
+		held + `=:is AND attribute_not_exists(steps)` + values + `":to":{"S":"released"}}}`:           true,
+		record + `attribute_not_exists(pk) OR owner_id=:own` + values + `":to":{"S":"released"}}}`:    false,
+		held + ` IN(:is,:unknown)` + values + `":unknown":{"S":"unknown"}}}`:                          false,
+		seen + ` IN(:is,:released)` + values + `":released":{"S":"released"},":to":{"S":"unknown"}}}`: false,
+		seen + `=:is` + values + `":to":{"S":"in_progress"}}}`:                                        false,
+		`{"TableName":"orders","Item":{"id":{"S":"1"},"status":{"S":"completed"}}}`:                   false,
 	} {
 		require.Equal(t, want, recordsOutcome([]byte(body)), body)
 	}

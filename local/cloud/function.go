@@ -225,7 +225,7 @@ func (r *Running) invoke(w http.ResponseWriter, req *http.Request, name string, 
 		event = []byte("{}")
 	}
 	work := func() (runtime.Result, error) {
-		result, err := f.Invoke(context.WithoutCancel(req.Context()), event, nil)
+		result, err := f.Invoke(from(context.WithoutCancel(req.Context()), InvokeOf+f.name), event, nil)
 		if err == nil && result.Error != nil {
 			r.report("%s: %v", name, result.Error)
 		}

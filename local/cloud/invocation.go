@@ -10,9 +10,14 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-// Invocation is a request to an API, or a batch that a function was given. Those by schedules are left out.
+// InvokeOf is before the function's name in the source of an invocation by Invoke of Lambda.
+const InvokeOf = "Invoke of "
+
+// Invocation is a request to an API, a batch that a function was given, or an Invoke of Lambda. Those by schedules are
+// left out.
 type Invocation struct {
-	// Source is the method and path of a request, or what has invoked the function: a queue, or a table's stream.
+	// Source is the method and path of a request, or what has invoked the function: a queue, a table's stream, or
+	// [InvokeOf] with its name.
 	Source string
 	// Function is its name; empty if the API has answered a request without it.
 	Function string

@@ -52,8 +52,8 @@ type Options struct {
 	Debug string
 	// Called, if set, gets each call of a function to a service, before it is made. Several goroutines call it at once.
 	Called func(Call)
-	// Invoked, if set, gets each request to an API, and each batch of a queue or a stream, after its end. Several
-	// goroutines call it at once.
+	// Invoked, if set, gets each request to an API, each batch of a queue or a stream, and each Invoke of Lambda, after
+	// its end. Several goroutines call it at once.
 	Invoked func(Invocation)
 	// Delivered, if set, gets each batch of a queue's messages after a function was given it. Several goroutines call it
 	// at once.

@@ -78,7 +78,8 @@ func TestStart(t *testing.T) {
 
 // A function is also invoked without an API, by operators and by other functions.
 func TestInvoke(t *testing.T) {
-	r, out := started(t, apis, Options{})
+	reported := make(chan Invocation, 9)
+	r, out := started(t, apis, Options{Invoked: func(i Invocation) { reported <- i }})
 	invoke := func(name, kind, event string) (*http.Response, string) {
 		t.Helper()
 		res, err := http.DefaultClient.Do(newRequest(t, "POST", r.Endpoints.Functions+"/2015-03-31/functions/"+name+
@@ -109,6 +110,10 @@ func TestInvoke(t *testing.T) {
 		require.Contains(t, body, c.want, name)
 	}
 	prints(t, out, "it later")
+	for range 4 {
+		i := <-reported
+		require.Equal(t, []string{"Invoke of Shop-Echo", "Shop-Echo"}, []string{i.Source, i.Function})
+	}
 	require.Contains(t, out.String(), "Shop-Echo: errorString: it fails")
 	for name, to := range map[string][2]string{
 		"another action":     {"/2015-03-31/functions/Shop-Echo/aliases", "lambda"},
@@ -131,6 +136,21 @@ func TestInvoke(t *testing.T) {
 func signedBy(key, service string) string {
 	return "Authorization: AWS4-HMAC-SHA256 Credential=" + key + "/20261128/us-east-1/" + service +
 		"/aws4_request, SignedHeaders=host, Signature=s"
+}
+
+// Who has the credentials of this machine is told who they are, as idemctl asks.
+func TestCallerIdentity(t *testing.T) {
+	out := &childtest.Output{}
+	r := &Running{options: Options{Output: out}}
+	r.front = newFront(r)
+	for key, who := range map[string]string{AccessKey: "idemlocal", r.front.keyOf("Shop-Charge"): "Shop-Charge"} {
+		rec := httptest.NewRecorder()
+		r.front.ServeHTTP(rec, newRequest(t, "POST", "/", "Action=GetCallerIdentity&Version=2011-06-15",
+			signedBy(key, "sts")))
+		require.Equal(t, http.StatusOK, rec.Code)
+		require.Contains(t, rec.Body.String(), "<Arn>arn:aws:iam::000000000000:user/"+who+"</Arn>")
+	}
+	require.Empty(t, out.String())
 }
 
 // What asks a service that is not here is answered with its name, or with what it asks if it is not signed.

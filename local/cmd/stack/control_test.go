@@ -44,7 +44,11 @@ func TestRequestLinesAndInterruptions(t *testing.T) {
 	err := interrupt(t.Context(), "kill", []string{"payments"}, io.Discard)
 	require.ErrorContains(t, err, "start local up first")
 	var charges atomic.Int64
+	var fails atomic.Bool
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if fails.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
 		fmt.Fprintf(w, `{"id":"ch_%d"}`, charges.Add(1))
 	}))
 	defer provider.Close()
@@ -68,7 +72,8 @@ func TestRequestLinesAndInterruptions(t *testing.T) {
 		return found
 	}
 	url := got(`api +(\S+) of Api`)
-	got(`a token of`) // the last lines
+	got(`export AWS_ENDPOINT_URL_DYNAMODB=`) // the last line
+	require.NotContains(t, out.String(), "a token of", "no route takes one")
 	// retried sends the same again while the store is too slow, as every client should.
 	retried := func(key string) (status int) {
 		for status = 503; status == 503; {
@@ -91,15 +96,19 @@ func TestRequestLinesAndInterruptions(t *testing.T) {
 		said, again string
 		status      int
 		charges     int64 // in all, after the second try
+		fails       bool
 	}{
 		{[]string{"kill", "payments"}, `payments\[\d+\] was killed before the call to DynamoDB that records the outcome`,
-			`409  .*#charge#\S+ in_progress  \d calls? `, 409, 2},
+			`409 idempotency_key_in_progress  .*#charge#\S+ in_progress  \d calls? `, 409, 2, false},
 		{[]string{"kill", "-after", "pay"}, `payments\[\d+\] was killed after the call to DynamoDB that records the outcome`,
-			`201 replayed  .*#charge#\S+ completed  \d calls? `, 201, 3},
+			`201 replayed  .*#charge#\S+ completed  \d calls? `, 201, 3, false},
 		{[]string{"freeze", "-call", "1", "payments"},
 			`payments\[\d+\] was frozen until its time-out before call 1 to DynamoDB`,
-			`201  .*#charge#\S+ completed  \d calls? `, 201, 4},
+			`201  .*#charge#\S+ completed  \d calls? `, 201, 4, false},
+		{[]string{"kill", "payment"}, `payments\[\d+\] was killed before the call to DynamoDB that records the outcome`,
+			`409 idempotency_key_in_progress  .*#charge#\S+ in_progress  \d calls? `, 409, 5, true},
 	} {
+		fails.Store(c.fails)
 		name := strings.Join(c.args, "-")
 		answer := &childtest.Output{}
 		require.NoError(t, interrupt(ctx, c.args[0], c.args[1:], answer), name)

@@ -233,11 +233,8 @@ func (f functionFlags) template(nameOf func(pkg string) (string, error)) (resour
 				"differ", f.name, other.pkg, other.name))
 		}
 		names[same] = f
-		switch {
-		case f.fifo && f.queue == "":
+		if f.fifo && f.queue == "" {
 			wrong = append(wrong, refuse("-fifo is for a -queue, and it has none"))
-		case f.queue == "" && len(f.routes) == 0 && !f.stream && f.schedule == 0:
-			wrong = append(wrong, refuse("nothing invokes it: give it a -route, a -queue, a -schedule or the -stream"))
 		}
 	}
 	for _, f := range queues(all) {

@@ -57,6 +57,10 @@ func TestTemplateOfFlags(t *testing.T) {
 			require.Empty(t, p.Queues)
 			require.Equal(t, schema.ExpiresAt, p.Tables[0].Expiry)
 		}},
+		"alone": {charge[:2], func(t *testing.T, p *cloud.Plan) {
+			require.Equal(t, map[string]string{"IDEM_TABLE": "idem", "IDEM_FUNCTION_TIMEOUT": "10"}, p.Functions[0].Env)
+			require.Empty(t, p.APIs)
+		}},
 		"tokens": {append([]string{"-jwt"}, charge...), func(t *testing.T, p *cloud.Plan) {
 			for route, is := range p.APIs[0].Routes {
 				require.Equal(t, cloud.JWT, is.Auth, route)
@@ -129,7 +133,6 @@ func TestFlagsThatAreRefused(t *testing.T) {
 	for args, want := range map[string]string{
 		"-jwt":                "there is no -function",
 		"-fifo " + worker:     "-fifo: write it behind the -function that it belongs to",
-		"-function ./a":       "-function ./a: nothing invokes it: give it a -route, a -queue, a -schedule or the -stream",
 		"-function ./a -fifo": "-function ./a: -fifo is for a -queue, and it has none",
 		"-function ./a -route x": `-route x: route "x" is neither "$default" nor like "POST /payments/{id}" or ` +
 			`"ANY /{rest+}"`,
@@ -258,6 +261,8 @@ func TestUpWithoutTemplate(t *testing.T) {
 			}
 			require.JSONEq(t, `{"message": "Unauthorized"}`, post(""))
 			require.Equal(t, "sent", post(token), out)
+			got(`export AWS_REGION=\S+ .*(\n)export IDEM_TABLE=idem\nexport AWS_ENDPOINT_URL=\S+\n` +
+				`export AWS_ENDPOINT_URL_DYNAMODB=\S+\nexport AWS_ENDPOINT_URL_SQS=`) // one block
 			sqs := queue.NewClient(got(`AWS_ENDPOINT_URL_SQS=(\S+)`))
 			orders, err := sqs.GetQueueUrl(ctx, &awssqs.GetQueueUrlInput{QueueName: aws.String("orders.fifo")})
 			require.NoError(t, err)

@@ -135,7 +135,7 @@ func (s *stack) explain(say func(string, ...any)) error {
 	).Replace(`
 Still serving; Ctrl-C ends it. A payment, as tenant {tenant}:
 
-  curl -i {url}/payments -H 'Idempotency-Key: my-first-payment-1' \
+  curl -i {url}/payments -H 'Idempotency-Key: 3c9f5a17-40d2-4b6e-a8f1-7e62d09b84c5' \
     -H 'Content-Type: application/json' -d '{"amount": 1250, "currency": "EUR"}' \
     -H 'Authorization: Bearer {token}'
 

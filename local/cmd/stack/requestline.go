@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/cloud"
 )
@@ -25,9 +26,14 @@ func requestLine(ctx context.Context, stores []*dynamostore.AdminStore, inv clou
 		if inv.Header.Get("Idempotency-Replayed") == "true" {
 			answer += " replayed"
 		}
+		if code := codeOf(inv); code != "" {
+			answer += " " + code
+		}
 		parts = append(parts, answer)
 	case strings.Contains(inv.Source, " /"):
 		parts = append(parts, "the client has left")
+	case strings.HasPrefix(inv.Source, cloud.InvokeOf) && inv.Result.Error == nil:
+		parts = append(parts, "done") // whatever the answer is
 	default:
 		parts = append(parts, batchPart(inv.Result))
 	}
@@ -42,6 +48,22 @@ func requestLine(ctx context.Context, stores []*dynamostore.AdminStore, inv clou
 		parts = append(parts, fmt.Sprintf("%d %s", inv.Calls, calls))
 	}
 	return strings.Join(append(parts, inv.Took.Round(100*time.Microsecond).String()), "  ")
+}
+
+// codeOf is the code of a refusal, in either form of idemhttp; empty if the answer has none.
+func codeOf(inv cloud.Invocation) string {
+	var answer struct{ Body string }
+	var refusal struct {
+		idemhttp.StripeError
+		Code idemhttp.Code
+	}
+	if json.Unmarshal(inv.Result.Payload, &answer) != nil || json.Unmarshal([]byte(answer.Body), &refusal) != nil {
+		return ""
+	}
+	if inv.Header.Get("Content-Type") == idemhttp.ProblemMediaType {
+		return string(refusal.Code)
+	}
+	return string(refusal.Error.Code)
 }
 
 // batchPart says what became of a batch.

@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/iam"
 	"github.com/idem-go/idempotency/local/cloud"
 )
@@ -21,6 +22,8 @@ type screen struct {
 	say, more func(string, ...any) // what -quiet leaves out is more
 	printed   map[string]bool
 	records   sync.Map // the stores of the tables of records, by their names
+	table     string   // the first of them
+	token     string   // that was printed; empty if no route takes one
 }
 
 // once prints each line once.
@@ -65,9 +68,7 @@ func (s *screen) describe(ctx context.Context, r *cloud.Running) error {
 			return err
 		}
 		say("console  %s of %s", url, t.Name)
-		if len(s.stores()) == 1 {
-			say("export IDEM_TABLE=%s", t.Name)
-		}
+		s.table = cmp.Or(s.table, t.Name)
 	}
 	for _, q := range p.Queues {
 		more("queue    %s", p.QueueURL(q.Name))
@@ -96,25 +97,47 @@ func (s *screen) describe(ctx context.Context, r *cloud.Running) error {
 			more("output   %s.%s = %s", stack, name, p.Outputs[stack][name])
 		}
 	}
-	if r.Endpoints.DynamoDB != "" {
-		say("export AWS_ENDPOINT_URL_DYNAMODB=%s", r.Endpoints.DynamoDB)
-	}
-	if r.Endpoints.Queues != "" {
-		say("export AWS_ENDPOINT_URL_SQS=%s", r.Endpoints.Queues)
-	}
-	return nil
+	return s.callers(r, p, say)
 }
 
-// credentials prints what callers need.
-func (s *screen) credentials(r *cloud.Running) error {
-	token, err := r.Issuer.Token(defaultTenant, nil, tokenLifetime)
-	if err != nil {
-		return err
+// callers prints what callers need: a token if a route takes one, the variables in one block, and how to call a function
+// that nothing invokes.
+func (s *screen) callers(r *cloud.Running, p *cloud.Plan, say func(string, ...any)) (err error) {
+	jwt, invoked := false, map[string]bool{}
+	for _, a := range p.APIs {
+		for _, route := range a.Routes {
+			jwt, invoked[route.Function] = jwt || route.Auth == cloud.JWT, true
+			if route.Authorizer != nil {
+				invoked[route.Authorizer.Name] = true
+			}
+		}
 	}
-	s.say("\na token of %s: %s", defaultTenant, token)
-	s.say("export AWS_REGION=%s AWS_DEFAULT_REGION=%[1]s AWS_ACCESS_KEY_ID=%s AWS_SECRET_ACCESS_KEY=%s", iam.Region,
+	for _, m := range p.Mappings {
+		invoked[m.Function] = true
+	}
+	for _, s := range p.Schedules {
+		invoked[s.Function] = true
+	}
+	if jwt && s.token == "" {
+		if s.token, err = r.Issuer.Token(defaultTenant, nil, tokenLifetime); err != nil {
+			return err
+		}
+		say("\na token of %s: %s", defaultTenant, s.token)
+	}
+	say("\nexport AWS_REGION=%s AWS_DEFAULT_REGION=%[1]s AWS_ACCESS_KEY_ID=%s AWS_SECRET_ACCESS_KEY=%s", iam.Region,
 		cloud.AccessKey, cloud.SecretKey)
-	s.say("export AWS_ENDPOINT_URL=%s", r.Endpoints.Functions)
+	for _, v := range [][2]string{{schema.EnvTable, s.table}, {"AWS_ENDPOINT_URL", r.Endpoints.Functions},
+		{"AWS_ENDPOINT_URL_DYNAMODB", r.Endpoints.DynamoDB}, {"AWS_ENDPOINT_URL_SQS", r.Endpoints.Queues}} {
+		if v[1] != "" {
+			say("export %s=%s", v[0], v[1])
+		}
+	}
+	for _, f := range p.Functions {
+		if !invoked[f.Name] {
+			say("aws lambda invoke --endpoint-url %s --function-name %s --cli-binary-format raw-in-base64-out "+
+				"--payload '{}' /dev/stdout", r.Endpoints.Functions, f.Name)
+		}
+	}
 	return nil
 }
 

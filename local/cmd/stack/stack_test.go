@@ -194,6 +194,7 @@ func TestServing(t *testing.T) {
 	s.until("export ESCALATIONS=") // the last line
 	require.Equal(t, 401, pay(t, url, "", "first-key-0123456"))
 	token := said(`Authorization: Bearer (\S+)'`)
+	require.Len(t, said(`Idempotency-Key: ([0-9a-f-]+)'`), 36, "a UUID: a function warns of a key that is easy to guess")
 	require.Eventually(t, func() bool { return pay(t, url, token, "first-key-0123456") == 201 }, limit, poll)
 
 	res, err := http.Get(said(`console for operators at (\S+)`))

@@ -145,7 +145,7 @@ func up(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return r.Plan().WriteOutputs(outputs)
 	}
-	err = errors.Join(serveControl(r, f), screen.describe(alive, r), screen.credentials(r), writeOutputs())
+	err = errors.Join(serveControl(r, f), screen.describe(alive, r), writeOutputs())
 	if err != nil {
 		return err
 	}

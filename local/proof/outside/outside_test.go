@@ -53,6 +53,7 @@ func fiveMinutes(t *testing.T, m *terminal) {
 	s.prints(`(?m)^(POST /refunds)  409  acme#refund#\S+ unknown`)
 	require.Contains(t, s.said(), "packs 1999 cents for acme")
 	require.Equal(t, 1, strings.Count(s.said(), "the bank pays 1999 cents to acme"), s.said())
+	require.NotContains(t, s.said(), "easy to guess", "the page has keys to copy")
 	requireTerminal(t, strings.ReplaceAll(s.said(), s.url, "http://127.0.0.1:8080"))
 
 	console := s.prints(`(?m)^console +(\S+) of`)
@@ -71,6 +72,8 @@ func ownTemplate(t *testing.T, m *terminal) {
 		m.run(l)
 	}
 	s := m.session
+	require.Equal(t, answer{http.StatusBadRequest, false, `{"message": "send a number of cents"}`},
+		s.post("/orders", "order-0000000000002", `{"cents":"100"}`))
 	first := s.post("/orders", "order-0000000000002", `{"cents":100}`)
 	require.Equal(t, http.StatusCreated, first.status, first.body)
 	again := s.post("/orders", "order-0000000000002", `{"cents":100}`)

@@ -33,13 +33,14 @@ func handle(ctx context.Context, r request) (response, error) {
 	order, err := orderOf(ctx, r)
 	switch {
 	case err != nil:
-		return response{}, idem.Permanent(err)
+		idem.SetNotExecuted(ctx) // the key stays free for a corrected body
+		return answer(http.StatusBadRequest, []byte(`{"message": "send a number of cents"}`))
 	case r.RouteKey == "POST /orders":
 		dynamostore.TxOf(ctx).Publish("placed", outbox.Message{Destination: "orders", Body: order.JSON()})
 	case r.RouteKey == "POST /refunds":
 		log.Printf("the bank pays %d cents to %s", order.Cents, order.Customer) // ask the bank here
 	}
-	return created(order)
+	return answer(http.StatusCreated, order.JSON())
 }
 
 func orderOf(ctx context.Context, r request) (order shop.Order, err error) {
@@ -49,9 +50,9 @@ func orderOf(ctx context.Context, r request) (order shop.Order, err error) {
 	return order, err
 }
 
-func created(order shop.Order) (response, error) {
+func answer(status int, body []byte) (response, error) {
 	headers := map[string]string{"Content-Type": "application/json"}
-	return response{StatusCode: http.StatusCreated, Headers: headers, Body: string(order.JSON())}, nil
+	return response{StatusCode: status, Headers: headers, Body: string(body)}, nil
 }
 
 func main() {

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/gateway"
+	"github.com/idem-go/idempotency/local/cloud"
+)
+
+// Callers are told how to invoke a function that nothing else invokes, and get a token if a route takes one.
+func TestWhatCallersNeed(t *testing.T) {
+	r := &cloud.Running{Endpoints: cloud.Endpoints{Functions: "http://front"}, Issuer: gateway.NewIssuer()}
+	p := &cloud.Plan{
+		Functions: []cloud.Function{{Name: "alone"}, {Name: "routed"}, {Name: "fed"}, {Name: "timed"}, {Name: "asked"}},
+		APIs: []cloud.API{{Routes: map[string]cloud.Route{"$default": {Function: "routed", Auth: cloud.Custom,
+			Authorizer: &cloud.Authorizer{Name: "asked"}}}}},
+		Mappings:  []cloud.Mapping{{Function: "fed"}},
+		Schedules: []cloud.Schedule{{Function: "timed"}},
+	}
+	var out strings.Builder
+	s := &screen{}
+	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
+	require.NoError(t, s.callers(r, p, say))
+	require.Equal(t, []string{"--function-name alone"}, regexp.MustCompile(`--function-name \w+`).FindAllString(out.String(), -1))
+	require.Contains(t, out.String(), "aws lambda invoke --endpoint-url http://front --function-name alone ")
+	require.NotContains(t, out.String(), "a token of")
+	p.APIs[0].Routes["POST /"] = cloud.Route{Function: "routed", Auth: cloud.JWT}
+	require.NoError(t, s.callers(r, p, say))
+	require.Contains(t, out.String(), "a token of acme: ")
+}
