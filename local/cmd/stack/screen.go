@@ -100,8 +100,8 @@ func (s *screen) describe(ctx context.Context, r *cloud.Running) error {
 	return s.callers(r, p, say)
 }
 
-// callers prints what callers need: a token if a route takes one, the variables in one block, and how to call a function
-// that nothing invokes.
+// callers prints what callers need: a token if a route takes one, the variables in one block, and how to call a
+// function that nothing invokes.
 func (s *screen) callers(r *cloud.Running, p *cloud.Plan, say func(string, ...any)) (err error) {
 	jwt, invoked := false, map[string]bool{}
 	for _, a := range p.APIs {

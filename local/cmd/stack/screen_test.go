@@ -26,7 +26,8 @@ func TestWhatCallersNeed(t *testing.T) {
 	s := &screen{}
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	require.NoError(t, s.callers(r, p, say))
-	require.Equal(t, []string{"--function-name alone"}, regexp.MustCompile(`--function-name \w+`).FindAllString(out.String(), -1))
+	named := regexp.MustCompile(`--function-name \w+`)
+	require.Equal(t, []string{"--function-name alone"}, named.FindAllString(out.String(), -1))
 	require.Contains(t, out.String(), "aws lambda invoke --endpoint-url http://front --function-name alone ")
 	require.NotContains(t, out.String(), "a token of")
 	p.APIs[0].Routes["POST /"] = cloud.Route{Function: "routed", Auth: cloud.JWT}
