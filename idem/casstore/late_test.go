@@ -193,15 +193,18 @@ func TestWhatIsSeenIsNotConfirmed(t *testing.T) {
 	})
 }
 
-// Whether the store is down is what the last try says, also where one before it says why.
-func TestALateTrySaysWhetherTheStoreIsDown(t *testing.T) {
+// The store is down if every try found it so, whichever says why the call failed: a late one may have waited for this
+// process alone.
+func TestOnlyAStoreThatIsDownInEveryTryIsDown(t *testing.T) {
 	for name, c := range map[string]struct {
 		first protocol.StoreError
-		down  bool // as the late try finds it
+		late  bool // what the late try finds: whether the store is down
+		down  bool
 	}{
-		"a broken connection, then none that is free": {protocol.StoreError{Down: true, Ambiguous: true}, false},
-		"a throttled one, then none that is free":     {protocol.StoreError{Down: true, Throttled: true}, false},
-		"a fault of the server, then silence":         {protocol.StoreError{Ambiguous: true}, true},
+		"a broken connection, then none that is free": {protocol.StoreError{Down: true, Ambiguous: true}, false, false},
+		"a throttled one, then none that is free":     {protocol.StoreError{Down: true, Throttled: true}, false, false},
+		"a fault of the server, then silence":         {protocol.StoreError{Ambiguous: true}, true, false},
+		"a broken connection, then silence":           {protocol.StoreError{Down: true, Ambiguous: true}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -214,7 +217,7 @@ func TestALateTrySaysWhetherTheStoreIsDown(t *testing.T) {
 						return &first
 					}
 					<-ctx.Done()
-					return &protocol.StoreError{Down: c.down, Ambiguous: c.down, Err: ctx.Err()}
+					return &protocol.StoreError{Down: c.late, Ambiguous: c.late, Err: ctx.Err()}
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()

@@ -96,6 +96,7 @@ type try struct {
 	op    string
 	n     int
 	maybe bool  // an earlier try may have been applied
+	up    bool  // one failed although the store may work
 	last  error // of the last try that was not too late: it says more
 }
 
@@ -127,6 +128,7 @@ func (c *Change) size() int {
 func (t *try) again(err error) bool {
 	failed, ok := errors.AsType[*protocol.StoreError](err)
 	t.maybe = t.maybe || ok && failed.Ambiguous
+	t.up = t.up || ok && !failed.Down
 	late := errors.Is(err, context.DeadlineExceeded)
 	if !late {
 		t.last = err
@@ -156,15 +158,13 @@ func (t *try) failed(err error) error {
 	failed, ok := errors.AsType[*protocol.StoreError](err)
 	late := ok && errors.Is(err, context.DeadlineExceeded)
 	if last, before := errors.AsType[*protocol.StoreError](t.last); late && before {
-		// It says why, and the last try whether the store is down: that may have waited for this process alone.
-		why := *last
-		why.Down, why.Throttled = failed.Down, last.Throttled && failed.Down
-		failed = &why
+		failed = last
 	}
 	switch {
 	case ok:
 		e := *failed
-		e.Op, e.Ambiguous = t.op, t.maybe
+		e.Op, e.Ambiguous, e.Down = t.op, t.maybe, !t.up
+		e.Throttled = e.Throttled && e.Down
 		return &e
 	case t.ctx.Err() != nil && errors.Is(err, t.ctx.Err()):
 		return &protocol.StoreError{Op: t.op, Ambiguous: t.maybe, Err: context.Cause(t.ctx)}
