@@ -61,8 +61,8 @@ type Outcome struct {
 	Executed, Replayed bool
 	// RecordState of the record as far as this call knows.
 	RecordState State
-	// AttemptState is the state in which this call's own attempt ended, and Class what its end means, by all rules.
-	// Both are empty without Executed.
+	// AttemptState is the state in which this call's own attempt ended, and Class what that end means under all
+	// rules. Both are zero without Executed.
 	AttemptState State
 	Class        Class
 	// StopCause is why this call's own attempt got no outcome, whatever its handler returned: a step could not be
@@ -81,7 +81,7 @@ type Outcome struct {
 	// result is not. An outcome that could not even be queued leaves InProgress without it.
 	Queued bool
 	// Omitted is set if the result could not be kept: Body is then what the handler gave, if anything. UnitRefused is
-	// set if the outcome is that of OnRefused.
+	// set if the outcome is that of a refusal of the unit of work.
 	Omitted, UnitRefused bool
 	// StatusID is by what a client asks for what was accepted for later.
 	StatusID string

@@ -123,9 +123,9 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 // without a method is an error, unless all operations are in shadow: its event is of another gateway.
 //
 // An error of next that is marked as [idem.NotExecuted] is logged, and answered with 503 operation_unavailable. One
-// that is marked as [idem.Permanent] is logged, and answered with 500 operation_failed, now and later. An error whose
-// end is not recorded yet, that of a request without a key, and any other one is next's own, unchanged, or a fault that
-// no client can act on. Where the engine has ended next's attempt
+// that is marked as [idem.Permanent] is logged, and answered with 500 operation_failed, now and later. Any other
+// error is returned unchanged. So is a marked one if the request has no key, or if the end is not recorded yet. Serve also
+// returns faults that no client can act on. Where the engine has ended next's attempt
 // ([idem.Outcome].StopCause), such as for an interrupted step, the answer is a refusal, whatever
 // next returned: 409 outcome_unknown if the attempt was parked, which the next call gets too,
 // and 409 outcome_not_yet_known if a step is asked about again later. Under a key, either the
@@ -193,7 +193,7 @@ func (c *Contract) protect(ctx context.Context, r *Request, d *declared, next Ne
 		if no := c.stopped(&out, own.err == nil); no != nil {
 			return c.refusal(ctx, r, no), nil
 		}
-		if no := marked(&out); no != nil && !own.silent() && !call.Keyless {
+		if no := marked(&out, d.op.Mode); no != nil && !own.silent() && !call.Keyless {
 			slog.WarnContext(ctx, "idemhttp: the handler returned an error, and the client gets its code",
 				"operation", d.op.Name, "code", no.code, "error", err)
 			return c.refusal(ctx, r, no), nil

@@ -322,17 +322,11 @@ var linkTarget = regexp.MustCompile(`^((?i:https?):/)?/([!-.0-;=?-\[\]-~][!-;=?-
 
 // failed is the outcome of work that has failed, or was never begun.
 func (c *laters) failed(ctx context.Context, r *Request, l *laterRoute, f idem.Failure) *Response {
-	code := CodeFailed
-	switch f.Code {
-	case protocol.CodeNotStarted:
-		code = CodeNotStarted
-	case protocol.CodeCancelled:
-		code = CodeCancelled
-	default:
-		var own *Response
-		if l.Failed != nil && safely(func() bool { own = l.Failed(f); return own != nil && own.final() }) {
-			return c.own(ctx, r, own.clone())
-		}
+	code := codeOf(f)
+	var own *Response
+	if code == CodeFailed && l.Failed != nil &&
+		safely(func() bool { own = l.Failed(f); return own != nil && own.final() }) {
+		return c.own(ctx, r, own.clone())
 	}
 	return c.refusal(ctx, r, &situation{code: code})
 }

@@ -90,7 +90,7 @@ func (s landing) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 	return &protocol.RefusedError{Err: errPoor, Ambiguous: true}
 }
 
-// What has committed is answered as it was recorded, whatever was made of its refusal meanwhile.
+// A commit that has landed is answered as it was recorded, even if it was reported as refused first.
 func TestALandedCommitIsAnsweredAsRecorded(t *testing.T) {
 	for name, refused := range map[string]func(context.Context, error) (*Response, error){
 		"a response": func(context.Context, error) (*Response, error) { return &Response{Status: 402}, nil },
@@ -107,5 +107,36 @@ func TestALandedCommitIsAnsweredAsRecorded(t *testing.T) {
 			require.Equal(t, 201, live.Status)
 			require.Equal(t, 1, n)
 		})
+	}
+}
+
+// In atomic mode there is nothing to record of an attempt that has not executed, whatever it has seen.
+func TestAnAttemptInAtomicModeOverALapsedClaim(t *testing.T) {
+	store, at := memory(), noon
+	in := func(store idem.Store, mode idem.Mode) *Contract {
+		op := idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: mode}
+		return contractFor(t, engineAt(t, store, &at), Routes{"POST /payments": op}, Claim("tenant"))
+	}
+	_, err := in(denyingFinish(store), idem.Reserved).Serve(t.Context(), payment(), erring(errOwn))
+	require.ErrorIs(t, err, errOwn)
+	at = at.Add(time.Hour)
+	res := serve(t, in(store, idem.Atomic), payment(), erring(idem.NotExecuted(errOwn)))
+	require.Equal(t, CodeUnavailable, problemIn(t, res).Code)
+}
+
+// A request that was accepted, and ended before it began, was not executed: also where its route accepts nothing now.
+func TestARouteThatAcceptsNothingAnyMore(t *testing.T) {
+	for code, end := range map[Code]func(*laterService){
+		CodeNotStarted: (*laterService).sweep,
+		CodeCancelled:  func(b *laterService) { b.ask("DELETE") },
+	} {
+		b := newLaterService(t, memory())
+		b.accepted()
+		end(b)
+		c, err := New(b.engine, Routes{"POST /statements": statement}, tenantHeader, nil)
+		require.NoError(t, err)
+		n := 0
+		require.Equal(t, code, problemIn(t, serve(t, c, asked(june), counting(&n, created()))).Code)
+		require.Zero(t, n)
 	}
 }

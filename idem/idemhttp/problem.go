@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Code names a refusal for programs. It never changes its meaning.
@@ -102,7 +103,7 @@ var ietf = map[Code]row{
 	CodeFailed: {status: 500, title: "Operation failed",
 		detail: "The request was executed and has failed. It is not executed again under this key."},
 	CodeUnavailable: {status: 503, retryable: true, title: "Operation unavailable",
-		detail: "The service cannot execute the request now. Send it again with the same key, and with no other one."},
+		detail: "The service cannot execute the request now. Send the request again with the same key; do not use another key."},
 	CodeStatusNotFound: {status: 404, title: "Status not found",
 		detail: "There is nothing here that can be followed."},
 	CodeExpired: {status: 410, title: "Outcome expired",
@@ -147,7 +148,7 @@ type Problem struct {
 }
 
 // refuse finds the row for an error of the engine. It returns nil for an error
-// that has none, a mistake in the set-up.
+// that has none, such as a mistake in the set-up.
 func refuse(err error) *situation {
 	var own *situation
 	var flight *idem.InFlightError
@@ -176,7 +177,7 @@ func refuse(err error) *situation {
 		}
 		return f
 	case errors.As(err, &failed):
-		return &situation{code: CodeFailed}
+		return &situation{code: codeOf(failed.Failure)}
 	case errors.Is(err, idem.ErrAccepted):
 		return &situation{code: CodeAccepted, after: retryAfter(maxRetryAfter)}
 	case errors.As(err, &limited):
@@ -191,6 +192,17 @@ func refuse(err error) *situation {
 		return &situation{code: CodeStoreUnavailable, after: minRetryAfter}
 	}
 	return nil
+}
+
+// codeOf is the code of a recorded failure.
+func codeOf(f idem.Failure) Code {
+	switch f.Code {
+	case protocol.CodeNotStarted:
+		return CodeNotStarted
+	case protocol.CodeCancelled:
+		return CodeCancelled
+	}
+	return CodeFailed
 }
 
 // stopped finds the row for an attempt that the engine has ended, and not its handler. It
@@ -211,13 +223,14 @@ func (c *Contract) stopped(out *idem.Outcome, answered bool) *situation {
 	return refuse(out.StopCause)
 }
 
-// marked finds the row for an error by which the handler has said what became of its attempt. It returns nil for any
-// other one, and for an end that is not recorded: the next call may meet another one.
-func marked(out *idem.Outcome) *situation {
+// marked finds the row for an error by which the handler has said what became of its attempt. It returns nil for
+// other errors, and for an end that is not recorded yet: the next call may find a different one. In atomic mode an attempt
+// without outcome has nothing to record.
+func marked(out *idem.Outcome, mode idem.Mode) *situation {
 	switch {
 	case out.RecordState == idem.Failed:
 		return &situation{code: CodeFailed}
-	case out.Class != idem.ClassNotExecuted, out.RecordState == idem.InProgress:
+	case out.Class != idem.ClassNotExecuted, out.RecordState == idem.InProgress && mode != idem.Atomic:
 		return nil
 	case out.RecordState == idem.Unknown: // another call has parked it
 		return &situation{code: CodeOutcomeUnknown}

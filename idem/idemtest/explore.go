@@ -104,13 +104,13 @@ func (p *Provider) Do(ctx context.Context, effect, token string) error {
 }
 
 // Undo takes an effect back, as a compensation does: a refund is an Undo of the charge. The token is that of the
-// compensation, and is remembered as those of Do are.
+// compensation, and is remembered as those of Do are. The errors are those of Do.
 func (p *Provider) Undo(ctx context.Context, effect, token string) error {
 	return p.sim.Effect(ctx, p.name, effect, token, true)
 }
 
 // Ask asks whether an effect took place that was sent with the token, as a probe does. One that was rejected is
-// [ErrRejected]. That none is found is no proof that none will come: a request may be on its way.
+// [ErrRejected]; [ErrNotSent] and [ErrNoReply] are as for Do. That none is found is no proof that none will come: a request may be on its way.
 func (p *Provider) Ask(ctx context.Context, effect, token string) (found bool, err error) {
 	return p.sim.Ask(ctx, p.name, effect, token)
 }

@@ -509,7 +509,7 @@ func behindHTTP(
 	}
 }
 
-// A story that returns a response is told what to return, and where two responses differ.
+// Explore says what a story should return in place of a response, and where two responses differ.
 func TestExploreOfAResponse(t *testing.T) {
 	const advice = " (the result is a response of HTTP: let the story return its body, and an error if its status is no " +
 		"success)"

@@ -138,7 +138,7 @@ func signedBy(key, service string) string {
 		"/aws4_request, SignedHeaders=host, Signature=s"
 }
 
-// Who has the credentials of this machine is told who they are, as idemctl asks.
+// STS names the caller: idemctl asks it for its actor.
 func TestCallerIdentity(t *testing.T) {
 	out := &childtest.Output{}
 	r := &Running{options: Options{Output: out}}

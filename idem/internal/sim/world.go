@@ -33,7 +33,7 @@ const (
 	Frozen      Fate = "is made after another process has taken over"
 	Late        Fate = "gets no reply, and arrives late"
 	TimedOut    Fate = "gets no reply before the time-out"
-	NotSent     Fate = "is not sent" // and the caller knows it: a refusal says so of a call to the store
+	NotSent     Fate = "is not sent" // and the caller knows it; for a call to the store, Refused means that
 )
 
 // Fates are those that any call may have.

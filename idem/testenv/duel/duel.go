@@ -18,15 +18,15 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
-// rounds of each comparison. Both sides have a turn in each: long enough for caches to be warm, and of so many calls
-// of each caller at least.
+// rounds of each comparison. Both sides have a turn in each: long enough for caches to be warm, and at least that
+// many calls for each caller.
 const (
 	rounds = 9
 	turn   = 200 * time.Millisecond
 	calls  = 20
 )
 
-// widest is how wide the interval of a comparison may be that says something.
+// widest is the width of an interval beyond which a comparison says nothing.
 const widest = 0.5
 
 // Call makes one call with the id.

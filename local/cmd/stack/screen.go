@@ -47,6 +47,7 @@ func (s *screen) stores() (all []*dynamostore.AdminStore) {
 // describe prints where what runs is called, and more about what it is.
 func (s *screen) describe(ctx context.Context, r *cloud.Running) error {
 	p, say, more := r.Plan(), s.once(s.say), s.once(s.more)
+	s.table = ""
 	for _, kind := range slices.Sorted(maps.Keys(p.Silent)) {
 		more("without behaviour here: %d %s", len(p.Silent[kind]), kind)
 	}

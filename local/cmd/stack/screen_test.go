@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idempotency/local/cloud"
 )
 
-// Callers are told how to invoke a function that nothing else invokes, and get a token if a route takes one.
+// up prints how to invoke a function that nothing else invokes, and a token if a route takes one.
 func TestWhatCallersNeed(t *testing.T) {
 	r := &cloud.Running{Endpoints: cloud.Endpoints{Functions: "http://front"}, Issuer: gateway.NewIssuer()}
 	p := &cloud.Plan{
