@@ -103,7 +103,8 @@ var ietf = map[Code]row{
 	CodeFailed: {status: 500, title: "Operation failed",
 		detail: "The request was executed and has failed. It is not executed again under this key."},
 	CodeUnavailable: {status: 503, retryable: true, title: "Operation unavailable",
-		detail: "The service cannot execute the request now. Send the request again with the same key; do not use another key."},
+		detail: "The service cannot execute the request now. Send the request again with the same key; do not use " +
+			"another key."},
 	CodeStatusNotFound: {status: 404, title: "Status not found",
 		detail: "There is nothing here that can be followed."},
 	CodeExpired: {status: 410, title: "Outcome expired",
@@ -223,8 +224,8 @@ func (c *Contract) stopped(out *idem.Outcome, answered bool) *situation {
 	return refuse(out.StopCause)
 }
 
-// marked finds the row for an error by which the handler has said what became of its attempt. It returns nil for
-// other errors, and for an end that is not recorded yet: the next call may find a different one. In atomic mode an attempt
+// marked finds the row for an error by which the handler has said what became of its attempt. It returns nil for other
+// errors, and for an end that is not recorded yet: the next call may find a different one. In atomic mode an attempt
 // without outcome has nothing to record.
 func marked(out *idem.Outcome, mode idem.Mode) *situation {
 	switch {

@@ -110,7 +110,8 @@ func (p *Provider) Undo(ctx context.Context, effect, token string) error {
 }
 
 // Ask asks whether an effect took place that was sent with the token, as a probe does. One that was rejected is
-// [ErrRejected]; [ErrNotSent] and [ErrNoReply] are as for Do. That none is found is no proof that none will come: a request may be on its way.
+// [ErrRejected]; [ErrNotSent] and [ErrNoReply] are as for Do. That none is found is no proof that none will come: a
+// request may be on its way.
 func (p *Provider) Ask(ctx context.Context, effect, token string) (found bool, err error) {
 	return p.sim.Ask(ctx, p.name, effect, token)
 }

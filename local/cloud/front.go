@@ -267,8 +267,8 @@ func (r *Running) interrupt(i Interruption, trace string) {
 	}
 }
 
-// recordsOutcome reports whether a call to DynamoDB writes how an operation has ended. An attempt that
-// ends without an outcome counts too. A claim that is taken back and a park by another call do not: their conditions differ.
+// recordsOutcome reports whether a call to DynamoDB writes how an operation has ended. An attempt that ends without an
+// outcome counts too. A claim that is taken back and a park by another call do not: their conditions differ.
 func recordsOutcome(body []byte) bool {
 	has := func(text string) bool { return bytes.Contains(body, []byte(text)) }
 	to := func(s idem.State) bool { return has(`{"S":"` + string(s) + `"}`) }

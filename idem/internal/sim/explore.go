@@ -144,8 +144,8 @@ func (w *World) compareKeys(delivery int, before []*protocol.Record) {
 			return of == operation && of != ""
 		}
 		if w.rekeyed == "" && slices.ContainsFunc(before, kin) && !slices.ContainsFunc(before, same) {
-			w.rekeyed = fmt.Sprintf("delivery %d has another key of %s than delivery 1: derive the key from what is the same in "+
-				"each delivery of the request", delivery, operation)
+			w.rekeyed = fmt.Sprintf("delivery %d has another key of %s than delivery 1: derive the key from what is the same "+
+				"in each delivery of the request", delivery, operation)
 		}
 	}
 }
