@@ -97,7 +97,7 @@ verify-%:
 # The long versions have more cases, and no more goroutines.
 .PHONY: verify-races
 verify-races: servers
-	@$(call group,what has goroutines (race detector),IDEM_LONG= $(GO) test -race $(LONG_FLAGS) $(RACES))
+	@$(call group,what has goroutines (race detector),IDEM_LONG= $(GO) test -race $(LONG_FLAGS) -p $(JOBS) $(RACES))
 
 # Until Go 1.27 the end of the time may be taken for a failure that has found nothing
 # (https://go.dev/issue/75804).
