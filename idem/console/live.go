@@ -47,10 +47,12 @@ func (c *console) live(build builder) http.Handler {
 			return
 		}
 		for end := time.Now().Add(streamFor); time.Now().Before(end); {
-			select {
-			case <-r.Context().Done():
-				return
-			case <-time.After(pause):
+			if pause > 0 { // timers of 0 in many goroutines break the race detector: https://go.dev/issue/78156
+				select {
+				case <-r.Context().Done():
+					return
+				case <-time.After(pause):
+				}
 			}
 			select {
 			case <-r.Context().Done():
