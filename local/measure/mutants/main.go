@@ -36,7 +36,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := measure(ctx, *only, *jobs, *compile); err != nil {
+	if err := measure(ctx, *only, max(*jobs, 1), *compile); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
@@ -67,10 +67,10 @@ func measure(ctx context.Context, only string, jobs int, compile bool) error {
 		}
 	}
 	r := &runner{root: root, compile: compile}
-	if err := r.unchanged(ctx, chosen); err != nil {
+	if err := r.unchanged(ctx, chosen, jobs); err != nil {
 		return err
 	}
-	results := r.all(ctx, chosen, max(jobs, 1))
+	results := r.all(ctx, chosen, jobs)
 	if err := ctx.Err(); err != nil || compile {
 		return errors.Join(err, failures(results))
 	}

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // within is how long the tests of a package may take. What takes longer hangs, and is killed.
@@ -51,7 +53,7 @@ func (r result) String() string {
 func (m mutant) tests() []string { return stages[cmp.Or(m.Tests, m.group())] }
 
 // unchanged shows that all tests pass without a mutant, and that there are some.
-func (r *runner) unchanged(ctx context.Context, chosen []mutant) error {
+func (r *runner) unchanged(ctx context.Context, chosen []mutant, jobs int) error {
 	if r.compile {
 		return nil
 	}
@@ -60,17 +62,22 @@ func (r *runner) unchanged(ctx context.Context, chosen []mutant) error {
 		all = append(all, m.tests()...)
 	}
 	slices.Sort(all)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(jobs)
 	for _, tests := range slices.Compact(all) {
-		switch out, passed, err := r.test(ctx, tests, ""); {
-		case err != nil:
-			return err
-		case !passed:
-			return fmt.Errorf("go test %s fails without a mutant:\n%s", tests, out)
-		case strings.Contains(out, "no tests to run") || strings.Contains(out, "no test files"):
-			return fmt.Errorf("go test %s runs no tests in a package: change stages.go", tests)
-		}
+		group.Go(func() error {
+			switch out, passed, err := r.test(ctx, tests, ""); {
+			case err != nil:
+				return err
+			case !passed:
+				return fmt.Errorf("go test %s fails without a mutant:\n%s", tests, out)
+			case strings.Contains(out, "no tests to run") || strings.Contains(out, "no test files"):
+				return fmt.Errorf("go test %s runs no tests in a package: change stages.go", tests)
+			}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // mutant runs the tests of one mutant until one fails.
