@@ -8,7 +8,6 @@ WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
 FUZZ    ?= 5s
 # Paths of packages, which name those of all modules of the workspace: one that begins with ./ names those of one.
 MODULE  := github.com/idem-go/idempotency
-ALL     := $(MODULE)/...
 # What is imported, what runs and proves it on this machine, and what deploys it.
 LIBRARY := $(MODULE)/idem/... $(MODULE)/lambda/... $(MODULE)/events/...
 LOCAL   := $(MODULE)/local/...
@@ -103,13 +102,13 @@ verify-races: servers
 # (https://go.dev/issue/75804).
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZ (5s)
-	@failed=0; out=$$(mktemp); for pkg in $$($(GO) list $(ALL)); do \
-		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-			echo "==> fuzzing $$f in $$pkg for $(FUZZ)"; \
-			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ) $$pkg >$$out 2>&1 || \
-				{ grep -q '^    context deadline exceeded$$' $$out && ! grep -q 'Failing input\|panic:' $$out; } || failed=1; \
-			cat $$out; \
-		done; \
+	@failed=0; out=$$(mktemp); \
+	for fuzz in $$(grep -rE '^func Fuzz' --include='*_test.go' . | sed -E 's|/[^/]*:func ([A-Za-z]+).*|:\1|'); do \
+		pkg=$${fuzz%:*} f=$${fuzz#*:}; \
+		echo "==> fuzzing $$f in $$pkg for $(FUZZ)"; \
+		$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ) $$pkg >$$out 2>&1 || \
+			{ grep -q '^    context deadline exceeded$$' $$out && ! grep -q 'Failing input\|panic:' $$out; } || failed=1; \
+		cat $$out; \
 	done; rm -f $$out; exit $$failed
 
 .PHONY: mutants
