@@ -223,19 +223,28 @@ func (c *laters) accept(ctx context.Context, r *Request, d *declared, call idem.
 	}
 	call.Codec = ""
 	call = later.Call(call, protocol.Later{Input: input, StartWithin: l.StartWithin}, l.Enqueue)
+	enqueue, failed := call.Run, false
+	call.Run = func(ctx context.Context) idem.Answer {
+		ans := enqueue(ctx)
+		failed = ans.Err != nil
+		return ans
+	}
 	out, err := c.engine.Execute(ctx, call)
+	if failed {
+		return nil, err // of Enqueue, whatever it is about: nothing is recorded
+	}
 	if large, ok := errors.AsType[*protocol.TooLargeError](err); ok {
 		return c.refusal(ctx, r, &situation{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) +
 			" bytes can be kept for later"}), nil
 	}
-	_, failed := errors.AsType[*idem.RecordedError](err)
+	_, recorded := errors.AsType[*idem.RecordedError](err)
 	res, err := c.progress(ctx, r, l, &out, err)
 	switch {
 	case err != nil:
 		return nil, err
 	case res.Status == http.StatusAccepted && out.StatusID != "":
 		res.Headers["Location"] = l.up + out.StatusID
-	case failed, out.RecordState == idem.Completed && res.Status < 400:
+	case recorded, out.RecordState == idem.Completed && res.Status < 400:
 		c.addReplayHeaders(res, &out)
 	}
 	return res, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -110,21 +111,21 @@ func TestALandedCommitIsAnsweredAsRecorded(t *testing.T) {
 	}
 }
 
-// In atomic mode there is nothing to record of an attempt that has not executed, whatever it has seen.
+// In atomic mode an attempt without effect records nothing, even over a claim that has lapsed.
 func TestAnAttemptInAtomicModeOverALapsedClaim(t *testing.T) {
-	store, at := memory(), noon
-	in := func(store idem.Store, mode idem.Mode) *Contract {
+	store := memory()
+	in := func(store idem.Store, at time.Time, mode idem.Mode) *Contract {
 		op := idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: mode}
 		return contractFor(t, engineAt(t, store, &at), Routes{"POST /payments": op}, Claim("tenant"))
 	}
-	_, err := in(denyingFinish(store), idem.Reserved).Serve(t.Context(), payment(), erring(errOwn))
+	_, err := in(denyingFinish(store), noon, idem.Reserved).Serve(t.Context(), payment(), erring(errOwn))
 	require.ErrorIs(t, err, errOwn)
-	at = at.Add(time.Hour)
-	res := serve(t, in(store, idem.Atomic), payment(), erring(idem.NotExecuted(errOwn)))
+	res := serve(t, in(store, noon.Add(time.Hour), idem.Atomic), payment(), erring(idem.NotExecuted(errOwn)))
 	require.Equal(t, CodeUnavailable, problemIn(t, res).Code)
 }
 
-// A request that was accepted, and ended before it began, was not executed: also where its route accepts nothing now.
+// A request that ended before a worker began it is answered as not executed, even if its route no longer accepts work
+// for later.
 func TestARouteThatAcceptsNothingAnyMore(t *testing.T) {
 	for code, end := range map[Code]func(*laterService){
 		CodeNotStarted: (*laterService).sweep,
@@ -138,5 +139,78 @@ func TestARouteThatAcceptsNothingAnyMore(t *testing.T) {
 		n := 0
 		require.Equal(t, code, problemIn(t, serve(t, c, asked(june), counting(&n, created()))).Code)
 		require.Zero(t, n)
+	}
+}
+
+// What was accepted and has completed is not answered as a damaged record by a route that no longer accepts work: another
+// version of the service can give it.
+func TestAResultOfAcceptedWorkIsNotDamaged(t *testing.T) {
+	b := newLaterService(t, memory())
+	b.accepted()
+	require.NoError(t, b.work(nil))
+	c, err := New(b.engine, Routes{"POST /statements": statement}, tenantHeader, nil)
+	require.NoError(t, err)
+	n := 0
+	require.Equal(t, CodeVersionMismatch, problemIn(t, serve(t, c, asked(june), counting(&n, created()))).Code)
+	require.Zero(t, n)
+}
+
+// A handler that fails as other work has ended, which no attempt was made at, was executed itself: so say the answer, its
+// replay, the status of accepted work and the answer to DELETE.
+func TestAFailureOfOtherWork(t *testing.T) {
+	for name, end := range map[string]func(*laterService){
+		"not started": (*laterService).sweep,
+		"cancelled":   func(b *laterService) { b.ask("DELETE") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newLaterService(t, memory())
+			b.accepted()
+			end(b)
+			_, other := later.StatusOf(t.Context(), b.engine, statement, "blue", b.at)
+			next := func(ctx context.Context) (*Response, error) {
+				_, err := idem.Step(ctx, "statement", func(context.Context) (int, error) { return 0, idem.Permanent(other) }, nil)
+				return nil, idem.PermanentStep(err)
+			}
+			pay := payment(func(r *Request) { r.Header["tenant"] = []string{"blue"} })
+			for range 2 {
+				require.Equal(t, CodeFailed, problemIn(t, serve(t, b.contract, pay, next)).Code)
+			}
+			b = newLaterService(t, memory())
+			b.accepted()
+			require.Error(t, b.work(idem.Permanent(other)))
+			require.Equal(t, CodeFailed, problemIn(t, b.ask("GET")).Code)
+			require.Equal(t, CodeBegun, problemIn(t, b.ask("DELETE")).Code)
+		})
+	}
+}
+
+// The service's answer for failures is for work that was executed.
+func TestWhatWasNotBegunIsNotAnsweredByTheService(t *testing.T) {
+	b := newLaterService(t, memory(), func(l *Later, _ *Options) {
+		l.Failed = func(idem.Failure) *Response { return &Response{Status: 422} }
+	})
+	b.accepted()
+	b.sweep()
+	require.Equal(t, CodeNotStarted, problemIn(t, b.ask("GET")).Code)
+}
+
+// An error of Enqueue accepts nothing, and is no outcome of the request, whatever it is about.
+func TestAnErrorOfEnqueueIsNoOutcome(t *testing.T) {
+	for _, own := range []error{
+		&idem.RecordedError{Failure: idem.Failure{Message: "another one's"}}, idem.ErrOutcomeUnknown, errOwn,
+		idem.Permanent(errOwn), &idem.OutcomeUnavailableError{},
+	} {
+		n := 0
+		b := newLaterService(t, memory(), func(l *Later, _ *Options) {
+			l.Enqueue = func(context.Context, string) error {
+				n++
+				return own
+			}
+		})
+		for range 2 {
+			_, err := b.contract.Serve(t.Context(), asked(june), nil)
+			require.Equal(t, idem.Unmark(own), err)
+		}
+		require.Equal(t, 2, n)
 	}
 }

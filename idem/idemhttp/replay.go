@@ -14,6 +14,10 @@ import (
 // replay returns the recorded response with the headers of a replay.
 func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*Response, error) {
 	res, err := decode(out.Body)
+	if err != nil && out.Codec != codecName {
+		// It was accepted for later when the route still was, or is recorded by what is not behind HTTP.
+		return nil, &situation{code: CodeVersionMismatch, after: retryAfter(maxRetryAfter)}
+	}
 	if err != nil {
 		return nil, err
 	}

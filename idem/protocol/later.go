@@ -35,6 +35,9 @@ const (
 	CodeCancelled  = "idem:cancelled"   // its client took it back
 )
 
+// NotAttempted reports whether the failure is that of accepted work that no attempt was made at.
+func (f *Failure) NotAttempted() bool { return f.Code == CodeNotStarted || f.Code == CodeCancelled }
+
 // Accepted reports whether a worker runs the operation, with the input that is recorded. It
 // holds until there is an outcome.
 func (r *Record) Accepted() bool {

@@ -88,6 +88,10 @@ func (r Resolution) check() error {
 		}
 	}
 	if f := r.Failure; f != nil {
+		if f.NotAttempted() {
+			return invalid("Failure has the Code %q, by which the engine says that no attempt was made: leave it out, "+
+				"or use another one", f.Code)
+		}
 		for _, text := range []string{f.Message, f.Type, f.Code} {
 			if len(text) > maxFailureText || !utf8.ValidString(text) {
 				return invalid("Failure has a text of more than %d bytes, or one that is not valid UTF-8: shorten it",

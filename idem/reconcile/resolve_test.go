@@ -179,6 +179,8 @@ func TestAResolutionThatIsRefusedChangesNothing(t *testing.T) {
 		"to unknown":              {reconcile.Resolution{To: idem.Unknown}, mistake, `To is "unknown"`},
 		"to in progress":          {reconcile.Resolution{To: idem.InProgress}, mistake, `To is "in_progress"`},
 		"a failure that is none":  {reconcile.Resolution{To: idem.Failed}, mistake, "Failure is nil"},
+		"a failure of no attempt": {reconcile.Resolution{To: idem.Failed,
+			Failure: &idem.Failure{Code: protocol.CodeNotStarted}}, mistake, "no attempt was made"},
 		"a release with a result": {reconcile.Resolution{To: idem.Released, Result: one}, mistake, "Result is given"},
 		"a failure with a result": {
 			reconcile.Resolution{To: idem.Failed, Failure: &declined, Result: one}, mistake, "Result is given"},

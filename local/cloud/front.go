@@ -201,7 +201,7 @@ func (f *front) count(c Call) *Interruption {
 	}
 	inv.made = append(inv.made, string(c.Body))
 	i, ok := f.interruptions[inv.Function]
-	if !ok || i.Call > 0 && len(inv.made) != i.Call || i.Call == 0 && !recordsOutcome(c.Body) {
+	if !ok || i.Call > 0 && len(inv.made) != i.Call || i.Call == 0 && !recordsEnd(c.Body) {
 		return nil
 	}
 	delete(f.interruptions, inv.Function)
@@ -213,7 +213,7 @@ func (f *front) count(c Call) *Interruption {
 type Interruption struct {
 	Function string
 	// Call says at which call to DynamoDB of an invocation, from 1. A retry of the same call does not count. 0 means the
-	// call that records an outcome.
+	// call that records how the attempt ended.
 	Call int
 	// After says that the call is made, and its answer lost. Otherwise it is not made.
 	After bool
@@ -232,7 +232,7 @@ func (i Interruption) String() string {
 		when = "after"
 	}
 	if i.Call == 0 {
-		return how + " " + when + " the call to DynamoDB that records the outcome"
+		return how + " " + when + " the call to DynamoDB that records how the attempt ended"
 	}
 	return fmt.Sprintf("%s %s call %d to DynamoDB", how, when, i.Call)
 }
@@ -267,9 +267,9 @@ func (r *Running) interrupt(i Interruption, trace string) {
 	}
 }
 
-// recordsOutcome reports whether a call to DynamoDB writes how an operation has ended. An attempt that ends without an
-// outcome counts too. A claim that is taken back and a park by another call do not: their conditions differ.
-func recordsOutcome(body []byte) bool {
+// recordsEnd reports whether a call to DynamoDB records how an attempt ended, with an outcome or without one. A claim
+// that is taken back does not count, nor does a record that another call parks: those writes have other conditions.
+func recordsEnd(body []byte) bool {
 	has := func(text string) bool { return bytes.Contains(body, []byte(text)) }
 	to := func(s idem.State) bool { return has(`{"S":"` + string(s) + `"}`) }
 	ends := func(s idem.State) bool { return has(`"owner_id=:own `) && has(`":to":{"S":"`+string(s)+`"}`) }

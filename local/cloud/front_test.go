@@ -61,7 +61,7 @@ func TestRecordsOutcome(t *testing.T) {
 		seen + `=:is` + values + `":to":{"S":"in_progress"}}}`:                                        false,
 		`{"TableName":"orders","Item":{"id":{"S":"1"},"status":{"S":"completed"}}}`:                   false,
 	} {
-		require.Equal(t, want, recordsOutcome([]byte(body)), body)
+		require.Equal(t, want, recordsEnd([]byte(body)), body)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestCallsOfFunctions(t *testing.T) {
 	interrupt(Interruption{Function: "pay", After: true})
 	status, _, _ = pay("second")
 	require.Equal(t, 500, status)
-	prints(t, out, "was killed after the call to DynamoDB that records the outcome")
+	prints(t, out, "was killed after the call to DynamoDB that records how the attempt ended")
 	status, inv, _ = pay("second")
 	require.Equal(t, 201, status, "the outcome was recorded")
 	require.Equal(t, []string{"true"}, inv.Header["Idempotency-Replayed"])

@@ -138,7 +138,7 @@ func signedBy(key, service string) string {
 		"/aws4_request, SignedHeaders=host, Signature=s"
 }
 
-// STS names the caller: idemctl asks it for its actor.
+// STS returns the caller's name, which idemctl records as the actor.
 func TestCallerIdentity(t *testing.T) {
 	out := &childtest.Output{}
 	r := &Running{options: Options{Output: out}}

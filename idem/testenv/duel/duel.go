@@ -18,8 +18,8 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
-// rounds of each comparison. Both sides have a turn in each: long enough for caches to be warm, and at least that
-// many calls for each caller.
+// rounds of each comparison. Both sides have a turn in each, which is long enough for caches to be warm, and in which
+// each caller makes at least so many calls.
 const (
 	rounds = 9
 	turn   = 200 * time.Millisecond

@@ -53,8 +53,8 @@ const interruptUsage = `local kill [flags] FUNCTION: kill a function that runs, 
 local freeze [flags] FUNCTION: stop it there until its time-out
 
 FUNCTION is a name that local up has printed, or a part that no other has. Its next invocation that
-makes the call is interrupted: the one that records the outcome, when the handler has ended, or with
--call another one. Call 1 of an invocation claims the key, before the handler.
+makes the call is interrupted: the one that records how the attempt ended, or with -call
+another one. Call 1 of an invocation claims the key, before the handler.
 
 `
 
@@ -64,7 +64,7 @@ func interrupt(ctx context.Context, command string, args []string, out io.Writer
 	cacheDir := ""
 	flags := flag.NewFlagSet("local "+command, flag.ExitOnError)
 	flags.IntVar(&i.Call, "call", 0, "at which call to DynamoDB of an invocation, from `1` (default: the one that "+
-		"records the outcome)")
+		"records how the attempt ended)")
 	flags.BoolVar(&i.After, "after", false, "after DynamoDB has done it, before its answer (default: before it is sent)")
 	flags.StringVar(&cacheDir, "cache", "", "as of local up")
 	flags.Usage = func() {

@@ -50,7 +50,7 @@ func requestLine(ctx context.Context, stores []*dynamostore.AdminStore, inv clou
 	return strings.Join(append(parts, inv.Took.Round(100*time.Microsecond).String()), "  ")
 }
 
-// codeOf is the code in the answer's body, in either form of idemhttp; empty if it has none.
+// codeOf is the code of a refusal, in either form of idemhttp; empty for any other answer.
 func codeOf(inv cloud.Invocation) string {
 	var answer struct{ Body string }
 	var refusal struct {

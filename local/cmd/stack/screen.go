@@ -22,7 +22,6 @@ type screen struct {
 	say, more func(string, ...any) // what -quiet leaves out is more
 	printed   map[string]bool
 	records   sync.Map // the stores of the tables of records, by their names
-	table     string   // the first of them
 	token     string   // that was printed; empty if no route takes one
 }
 
@@ -47,7 +46,6 @@ func (s *screen) stores() (all []*dynamostore.AdminStore) {
 // describe prints where what runs is called, and more about what it is.
 func (s *screen) describe(ctx context.Context, r *cloud.Running) error {
 	p, say, more := r.Plan(), s.once(s.say), s.once(s.more)
-	s.table = ""
 	for _, kind := range slices.Sorted(maps.Keys(p.Silent)) {
 		more("without behaviour here: %d %s", len(p.Silent[kind]), kind)
 	}
@@ -69,7 +67,6 @@ func (s *screen) describe(ctx context.Context, r *cloud.Running) error {
 			return err
 		}
 		say("console  %s of %s", url, t.Name)
-		s.table = cmp.Or(s.table, t.Name)
 	}
 	for _, q := range p.Queues {
 		more("queue    %s", p.QueueURL(q.Name))
@@ -127,7 +124,13 @@ func (s *screen) callers(r *cloud.Running, p *cloud.Plan, say func(string, ...an
 	}
 	say("\nexport AWS_REGION=%s AWS_DEFAULT_REGION=%[1]s AWS_ACCESS_KEY_ID=%s AWS_SECRET_ACCESS_KEY=%s", iam.Region,
 		cloud.AccessKey, cloud.SecretKey)
-	for _, v := range [][2]string{{schema.EnvTable, s.table}, {"AWS_ENDPOINT_URL", r.Endpoints.Functions},
+	table := "" // the first one of records
+	for _, t := range p.Tables {
+		if _, ok := s.records.Load(t.Name); ok {
+			table = cmp.Or(table, t.Name)
+		}
+	}
+	for _, v := range [][2]string{{schema.EnvTable, table}, {"AWS_ENDPOINT_URL", r.Endpoints.Functions},
 		{"AWS_ENDPOINT_URL_DYNAMODB", r.Endpoints.DynamoDB}, {"AWS_ENDPOINT_URL_SQS", r.Endpoints.Queues}} {
 		if v[1] != "" {
 			say("export %s=%s", v[0], v[1])

@@ -31,6 +31,11 @@ func TestWhatCallersNeed(t *testing.T) {
 	require.Contains(t, out.String(), "aws lambda invoke --endpoint-url http://front --function-name alone ")
 	require.NotContains(t, out.String(), "a token of")
 	p.APIs[0].Routes["POST /"] = cloud.Route{Function: "routed", Auth: cloud.JWT}
+	p.Tables = []cloud.Table{{Name: "orders"}, {Name: "records"}, {Name: "workers"}}
+	s.records.Store("workers", nil)
+	s.records.Store("records", nil)
 	require.NoError(t, s.callers(r, p, say))
 	require.Contains(t, out.String(), "a token of acme: ")
+	require.Equal(t, []string{"export IDEM_TABLE=records"}, regexp.MustCompile(`export IDEM_TABLE=\S*`).FindAllString(
+		out.String(), -1), "the first of the template, whenever it was created")
 }

@@ -90,7 +90,7 @@ func ownTemplate(t *testing.T, m *terminal) {
 	// A process that dies before its transaction has done nothing: a retry after its lease does it all.
 	m.run(line{command: "go tool local kill Shop"})
 	require.Equal(t, http.StatusInternalServerError, s.post("/orders", "order-0000000000003", `{"cents":10}`).status)
-	s.prints(`(Shop\S+ was killed before the call to DynamoDB that records the outcome)`)
+	s.prints(`(Shop\S+ was killed before the call to DynamoDB that records how the attempt ended)`)
 	s.until("the lease is over", func() bool {
 		return s.post("/orders", "order-0000000000003", `{"cents":10}`).status == http.StatusCreated
 	})
