@@ -142,8 +142,8 @@ func TestARouteThatAcceptsNothingAnyMore(t *testing.T) {
 	}
 }
 
-// What was accepted and has completed is not answered as a damaged record by a route that no longer accepts work: another
-// version of the service can give it.
+// A route that no longer accepts work does not take the result of accepted work for a damaged response: another version
+// of the service can give it.
 func TestAResultOfAcceptedWorkIsNotDamaged(t *testing.T) {
 	b := newLaterService(t, memory())
 	b.accepted()
@@ -155,8 +155,8 @@ func TestAResultOfAcceptedWorkIsNotDamaged(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// A handler that fails as other work has ended, which no attempt was made at, was executed itself: so say the answer, its
-// replay, the status of accepted work and the answer to DELETE.
+// A handler that returns the failure of other work, at which no attempt was made, was executed itself. The answer, its
+// replay, the status of accepted work and the answer to DELETE say so.
 func TestAFailureOfOtherWork(t *testing.T) {
 	for name, end := range map[string]func(*laterService){
 		"not started": (*laterService).sweep,
@@ -168,7 +168,7 @@ func TestAFailureOfOtherWork(t *testing.T) {
 			end(b)
 			_, other := later.StatusOf(t.Context(), b.engine, statement, "blue", b.at)
 			next := func(ctx context.Context) (*Response, error) {
-				_, err := idem.Step(ctx, "statement", func(context.Context) (int, error) { return 0, idem.Permanent(other) }, nil)
+				err := idem.StepEffect(ctx, "statement", func(context.Context) error { return idem.Permanent(other) }, nil)
 				return nil, idem.PermanentStep(err)
 			}
 			pay := payment(func(r *Request) { r.Header["tenant"] = []string{"blue"} })

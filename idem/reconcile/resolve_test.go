@@ -175,10 +175,10 @@ func TestAResolutionThatIsRefusedChangesNothing(t *testing.T) {
 		want any
 		text string // of the refusal, and of the preview's; empty if the store refuses it
 	}{
-		"nothing":                 {reconcile.Resolution{}, mistake, `To is ""`},
-		"to unknown":              {reconcile.Resolution{To: idem.Unknown}, mistake, `To is "unknown"`},
-		"to in progress":          {reconcile.Resolution{To: idem.InProgress}, mistake, `To is "in_progress"`},
-		"a failure that is none":  {reconcile.Resolution{To: idem.Failed}, mistake, "Failure is nil"},
+		"nothing":                {reconcile.Resolution{}, mistake, `To is ""`},
+		"to unknown":             {reconcile.Resolution{To: idem.Unknown}, mistake, `To is "unknown"`},
+		"to in progress":         {reconcile.Resolution{To: idem.InProgress}, mistake, `To is "in_progress"`},
+		"a failure that is none": {reconcile.Resolution{To: idem.Failed}, mistake, "Failure is nil"},
 		"a failure of no attempt": {reconcile.Resolution{To: idem.Failed,
 			Failure: &idem.Failure{Code: protocol.CodeNotStarted}}, mistake, "no attempt was made"},
 		"a release with a result": {reconcile.Resolution{To: idem.Released, Result: one}, mistake, "Result is given"},

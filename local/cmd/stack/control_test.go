@@ -98,14 +98,14 @@ func TestRequestLinesAndInterruptions(t *testing.T) {
 		charges     int64 // in all, after the second try
 		fails       bool
 	}{
-		{[]string{"kill", "payments"}, `payments\[\d+\] was killed before the call to DynamoDB that records how the attempt ended`,
+		{[]string{"kill", "payments"}, `payments\[\d+\] was killed before the call to DynamoDB that records how`,
 			`409 idempotency_key_in_progress  .*#charge#\S+ in_progress  \d calls? `, 409, 2, false},
-		{[]string{"kill", "-after", "pay"}, `payments\[\d+\] was killed after the call to DynamoDB that records how the attempt ended`,
+		{[]string{"kill", "-after", "pay"}, `payments\[\d+\] was killed after the call to DynamoDB that records how`,
 			`201 replayed  .*#charge#\S+ completed  \d calls? `, 201, 3, false},
 		{[]string{"freeze", "-call", "1", "payments"},
 			`payments\[\d+\] was frozen until its time-out before call 1 to DynamoDB`,
 			`201  .*#charge#\S+ completed  \d calls? `, 201, 4, false},
-		{[]string{"kill", "payment"}, `payments\[\d+\] was killed before the call to DynamoDB that records how the attempt ended`,
+		{[]string{"kill", "payment"}, `payments\[\d+\] was killed before the call to DynamoDB that records how`,
 			`409 idempotency_key_in_progress  .*#charge#\S+ in_progress  \d calls? `, 409, 5, true},
 	} {
 		fails.Store(c.fails)

@@ -80,9 +80,13 @@ var answers = map[string][]idemlambda.HTTPAPIHandler{
 	"calls `idem.SetNotExecuted`, and answers 400": answering(true, 400),
 	"calls `idem.SetNotExecuted`, and answers 503": answering(true, 503),
 	"answers 500 or 503":                           answering(false, 500, 503),
-	"returns `idem.NotExecuted(err)`":              failing(idem.NotExecuted(errOfHandler)),
-	"returns `idem.Permanent(err)`":                failing(idem.Permanent(errOfHandler)),
-	"returns any other error":                      failing(errOfHandler),
+	"calls `idem.SetNotExecuted`, and returns an error": {func(ctx context.Context, _ httpRequest) (httpResponse, error) {
+		idem.SetNotExecuted(ctx)
+		return httpResponse{}, errOfHandler
+	}},
+	"returns `idem.NotExecuted(err)`": failing(idem.NotExecuted(errOfHandler)),
+	"returns `idem.Permanent(err)`":   failing(idem.Permanent(errOfHandler)),
+	"returns any other error":         failing(errOfHandler),
 	"panics": {func(context.Context, httpRequest) (httpResponse, error) {
 		panic(errOfHandler)
 	}},
