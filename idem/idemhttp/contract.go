@@ -123,13 +123,13 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 // without a method is an error, unless all operations are in shadow: its event is of another gateway.
 //
 // An error of next is logged and answered with 503 operation_unavailable if nothing was executed, as
-// [idem.NotExecuted], [idem.SetNotExecuted] or [idem.Operation.Classify] say, and with 500 operation_failed, now and later, if it is final,
-// as [idem.Permanent] says. Any other error is returned. These two are returned too, without their mark, if the request
-// has no key or if the end is not recorded yet. So are faults that no client can act on. Where the engine has ended
-// next's attempt ([idem.Outcome].StopCause), such as for an interrupted step, the answer is a refusal, whatever next
-// returned: 409 outcome_unknown if the attempt was parked, which the next call gets too, and 409
-// outcome_not_yet_known if a step is asked about again later. Under a key, either the response or the error is nil.
-// In shadow ([Contract.Shadow]) both are next's own.
+// [idem.NotExecuted], [idem.SetNotExecuted] or [idem.Operation.Classify] say, and with 500 operation_failed, now and
+// later, if it is final, as [idem.Permanent] says. Any other error is returned. These two are returned too, without
+// their mark, if the request has no key or if the end is not recorded yet. So are faults that no client can act on.
+// Where the engine has ended next's attempt ([idem.Outcome].StopCause), such as for an interrupted step, the answer
+// is a refusal, whatever next returned: 409 outcome_unknown if the attempt was parked, which the next call gets too,
+// and 409 outcome_not_yet_known if a step is asked about again later. Under a key, either the response or the error
+// is nil. In shadow ([Contract.Shadow]) both are next's own.
 func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response, error) {
 	if c.later != nil && c.later.asks(r) != "" {
 		return c.later.status(ctx, r)
