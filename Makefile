@@ -103,7 +103,7 @@ verify-races: servers
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZ (5s)
 	@failed=0; out=$$(mktemp); \
-	for fuzz in $$(grep -rE '^func Fuzz' --include='*_test.go' . | sed -E 's|/[^/]*:func ([A-Za-z]+).*|:\1|'); do \
+	for fuzz in $$(grep -rE '^func Fuzz' --include='*_test.go' . | sed -E 's|/[^/]*:func ([A-Za-z0-9_]+).*|:\1|'); do \
 		pkg=$${fuzz%:*} f=$${fuzz#*:}; \
 		echo "==> fuzzing $$f in $$pkg for $(FUZZ)"; \
 		$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ) $$pkg >$$out 2>&1 || \

@@ -54,16 +54,17 @@ type Answer struct {
 
 // Outcome is what a call reports of its outcome, in addition to the result.
 type Outcome struct {
-	// Body is the encoded result, the same bytes live and on replay. Codec is that of its record, on replay.
-	Body  []byte
-	Codec string
+	// Body is the encoded result, the same bytes live and on replay.
+	Body []byte
 	// Executed is set if the outcome is that of this call's own attempt, written or not. Replayed is set if it is a
 	// recorded one: the handler did not run, or its attempt lost the claim to the one whose outcome this is.
 	Executed, Replayed bool
-	// RecordState of the record as far as this call knows. AttemptState is the state in which this call's own attempt
-	// ended, and Class what that end means under all rules: both are zero without Executed.
-	RecordState, AttemptState State
-	Class                     Class
+	// RecordState of the record as far as this call knows.
+	RecordState State
+	// AttemptState is the state in which this call's own attempt ended, and Class what that end means under all
+	// rules. Both are zero without Executed.
+	AttemptState State
+	Class        Class
 	// StopCause is why this call's own attempt got no outcome, whatever its handler returned: a step could not be
 	// recorded or read, or a [*StepInterruptedError].
 	StopCause error

@@ -92,7 +92,7 @@ func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) pr
 		return protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires,
 			ResponseVersion: recordable(ans.ResponseVersion)}
 	case ClassFailed:
-		return protocol.Ending{State: Failed, Failure: f, ExpiresAt: expires}
+		return protocol.Ending{State: Failed, Failure: f.OfAttempt(), ExpiresAt: expires}
 	}
 	if f == nil {
 		f = failureOf(ans.Cause)

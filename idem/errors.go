@@ -196,17 +196,16 @@ func failureOf(err error) *Failure {
 		return nil
 	}
 	err = Unmark(err)
-	f := Failure{Message: textOf(err, err.Error), Type: typeName(err)}
 	if rec, ok := err.(*RecordedError); ok {
-		f = rec.Failure
-	} else if coded, ok := errors.AsType[interface {
+		f := rec.Failure
+		return &f
+	}
+	f := Failure{Message: textOf(err, err.Error), Type: typeName(err)}
+	if coded, ok := errors.AsType[interface {
 		error
 		ErrorCode() string
 	}](err); ok {
 		f.Code = textOf(err, coded.ErrorCode)
-	}
-	if f.NotAttempted() { // the failure of other work: an attempt was made at this one
-		f.Code = ""
 	}
 	return &f
 }

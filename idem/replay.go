@@ -60,7 +60,7 @@ func (e *Engine) Replay(ctx context.Context, rec *Record) (Outcome, error) {
 	out := Outcome{
 		Replayed: true, RecordState: rec.State, Attempt: rec.Attempt,
 		CreatedAt: rec.CreatedAt, RecordedAt: rec.UpdatedAt, ExpiresAt: rec.ExpiresAt,
-		Codec: rec.Codec, ResponseVersion: rec.ResponseVersion, Ref: rec.Ref,
+		ResponseVersion: rec.ResponseVersion, Ref: rec.Ref,
 	}
 	if rec.State == Failed {
 		f := rec.Failure

@@ -16,9 +16,12 @@ import (
 // Names and values are in ISO 8859-1, a code point for each byte, as headers may
 // have any bytes and JSON may not.
 
+// headBegins is how each head begins.
+const headBegins = `{"v":`
+
 // appendHead writes the head of a response with the headers that keep lets through.
 func (r *Response) appendHead(b []byte, keep func(name string) bool) []byte {
-	b = append(b, `{"v":`...)
+	b = append(b, headBegins...)
 	b = strconv.AppendInt(b, codecVersion, 10)
 	b = append(b, `,"status":`...)
 	b = strconv.AppendInt(b, int64(r.Status), 10)
@@ -86,7 +89,7 @@ type headReader struct {
 
 // version reads up to the version, after which others may look different.
 func (h *headReader) version() int {
-	h.must(`{"v":`)
+	h.must(headBegins)
 	return h.number()
 }
 

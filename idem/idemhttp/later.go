@@ -62,8 +62,9 @@ type Later struct {
 	Status string
 
 	// Enqueue adds the message that brings the worker to the unit of work, with the id of the record as its body,
-	// such as with dynamostore.TxOf or pgstore.Transact. See [later.Accept]. Nil is for workers that the table's
-	// stream brings.
+	// such as with dynamostore.TxOf or pgstore.Transact. See [later.Accept]. An error accepts nothing: one that matches
+	// [idem.ErrStoreUnavailable] or [idem.ErrOutOfTime] is answered with 503, any other is returned by
+	// [Contract.Serve]. Nil is for workers that the table's stream brings.
 	Enqueue later.EnqueueFunc
 
 	// Input makes the worker's input of a request, in JSON, such as its body without what must not
@@ -230,8 +231,8 @@ func (c *laters) accept(ctx context.Context, r *Request, d *declared, call idem.
 		return ans
 	}
 	out, err := c.engine.Execute(ctx, call)
-	if failed {
-		return nil, err // of Enqueue, whatever it is about: nothing is recorded
+	if failed && !errors.Is(err, idem.ErrStoreUnavailable) && !errors.Is(err, idem.ErrOutOfTime) {
+		return nil, err // of Enqueue, whatever else it is about: nothing is recorded
 	}
 	if large, ok := errors.AsType[*protocol.TooLargeError](err); ok {
 		return c.refusal(ctx, r, &situation{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) +

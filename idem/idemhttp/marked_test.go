@@ -143,16 +143,26 @@ func TestARouteThatAcceptsNothingAnyMore(t *testing.T) {
 }
 
 // A route that no longer accepts work does not take the result of accepted work for a damaged response: another version
-// of the service can give it.
+// of the service can give it. It does not matter how the route executed before it accepted work.
 func TestAResultOfAcceptedWorkIsNotDamaged(t *testing.T) {
-	b := newLaterService(t, memory())
-	b.accepted()
-	require.NoError(t, b.work(nil))
-	c, err := New(b.engine, Routes{"POST /statements": statement}, tenantHeader, nil)
-	require.NoError(t, err)
-	n := 0
-	require.Equal(t, CodeVersionMismatch, problemIn(t, serve(t, c, asked(june), counting(&n, created()))).Code)
-	require.Zero(t, n)
+	for name, released := range map[string]bool{"accepted first": false, "accepted over an attempt": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newLaterService(t, memory())
+			c, err := New(b.engine, Routes{"POST /statements": statement}, tenantHeader, nil)
+			require.NoError(t, err)
+			if released {
+				serve(t, c, asked(june), func(ctx context.Context) (*Response, error) {
+					idem.SetNotExecuted(ctx)
+					return &Response{Status: 503}, nil
+				})
+			}
+			b.accepted()
+			require.NoError(t, b.work(nil))
+			n := 0
+			require.Equal(t, CodeVersionMismatch, problemIn(t, serve(t, c, asked(june), counting(&n, created()))).Code)
+			require.Zero(t, n)
+		})
+	}
 }
 
 // A handler that returns the failure of other work, at which no attempt was made, was executed itself. The answer, its
@@ -167,14 +177,23 @@ func TestAFailureOfOtherWork(t *testing.T) {
 			b.accepted()
 			end(b)
 			_, other := later.StatusOf(t.Context(), b.engine, statement, "blue", b.at)
+			var codes []string
 			next := func(ctx context.Context) (*Response, error) {
 				err := idem.StepEffect(ctx, "statement", func(context.Context) error { return idem.Permanent(other) }, nil)
+				failed, _ := errors.AsType[*idem.RecordedError](err)
+				if codes = append(codes, failed.Code); len(codes) == 1 {
+					return nil, idem.NotExecuted(err)
+				}
 				return nil, idem.PermanentStep(err)
 			}
 			pay := payment(func(r *Request) { r.Header["tenant"] = []string{"blue"} })
+			require.Equal(t, CodeUnavailable, problemIn(t, serve(t, b.contract, pay, next)).Code)
 			for range 2 {
 				require.Equal(t, CodeFailed, problemIn(t, serve(t, b.contract, pay, next)).Code)
 			}
+			require.Len(t, codes, 2)
+			require.NotEmpty(t, codes[0])
+			require.Equal(t, codes[0], codes[1], "a step's failure is the same on replay")
 			b = newLaterService(t, memory())
 			b.accepted()
 			require.Error(t, b.work(idem.Permanent(other)))
@@ -196,9 +215,11 @@ func TestWhatWasNotBegunIsNotAnsweredByTheService(t *testing.T) {
 
 // An error of Enqueue accepts nothing, and is no outcome of the request, whatever it is about.
 func TestAnErrorOfEnqueueIsNoOutcome(t *testing.T) {
-	for _, own := range []error{
-		&idem.RecordedError{Failure: idem.Failure{Message: "another one's"}}, idem.ErrOutcomeUnknown, errOwn,
-		idem.Permanent(errOwn), &idem.OutcomeUnavailableError{},
+	down := &idem.StoreError{Op: "begin", Down: true, Err: errOwn}
+	for own, code := range map[error]Code{
+		&idem.RecordedError{Failure: idem.Failure{Message: "another one's"}}: "",
+		idem.ErrOutcomeUnknown: "", errOwn: "", idem.Permanent(errOwn): "", &idem.OutcomeUnavailableError{}: "",
+		down: CodeStoreUnavailable, idem.NotExecuted(down): CodeStoreUnavailable, idem.ErrOutOfTime: CodeOutOfTime,
 	} {
 		n := 0
 		b := newLaterService(t, memory(), func(l *Later, _ *Options) {
@@ -208,8 +229,13 @@ func TestAnErrorOfEnqueueIsNoOutcome(t *testing.T) {
 			}
 		})
 		for range 2 {
-			_, err := b.contract.Serve(t.Context(), asked(june), nil)
-			require.Equal(t, idem.Unmark(own), err)
+			res, err := b.contract.Serve(t.Context(), asked(june), nil)
+			if code == "" {
+				require.Equal(t, idem.Unmark(own), err)
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, code, problemIn(t, res).Code)
+			}
 		}
 		require.Equal(t, 2, n)
 	}

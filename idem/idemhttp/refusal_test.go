@@ -75,8 +75,8 @@ func situations() map[Code]func(t *testing.T, with func(*Options)) *Response {
 			c := newContract(t, store, with)
 			fp, err := c.fingerprint(payment())
 			require.NoError(t, err)
-			_, err = c.engine.Execute(t.Context(), idem.Call{Key: charge.Key("blue", testKey), Fingerprint: fp, Codec: codecName,
-				Run: func(context.Context) idem.Answer {
+			_, err = c.engine.Execute(t.Context(),
+				idem.Call{Key: charge.Key("blue", testKey), Fingerprint: fp, Run: func(context.Context) idem.Answer {
 					return idem.Answer{Body: []byte(`{"v":2,"status":200}` + "\nsecret")}
 				}})
 			require.NoError(t, err)

@@ -35,8 +35,13 @@ const (
 	CodeCancelled  = "idem:cancelled"   // its client took it back
 )
 
-// NotAttempted reports whether the failure is that of accepted work that no attempt was made at.
-func (f *Failure) NotAttempted() bool { return f.Code == CodeNotStarted || f.Code == CodeCancelled }
+// OfAttempt returns the failure as one of an attempt: without a code by which no attempt was made.
+func (f *Failure) OfAttempt() *Failure {
+	if f == nil || f.Code != CodeNotStarted && f.Code != CodeCancelled {
+		return f
+	}
+	return &Failure{Message: f.Message, Type: f.Type}
+}
 
 // Accepted reports whether a worker runs the operation, with the input that is recorded. It
 // holds until there is an outcome.

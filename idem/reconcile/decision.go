@@ -36,7 +36,7 @@ type Decision struct {
 // Preview says what a resolution would do to the record now, with the steps and the result that
 // it has. Refused says why [Reconciler.Resolve] would refuse it. Like Explain it makes no call.
 func (r *Reconciler) Preview(rec *idem.Record, res Resolution) Decision {
-	if err := res.check(); err != nil {
+	if err := res.checkWhole(); err != nil {
 		return Decision{Change: protocol.ChangeResolved, To: res.To, Refused: problem(err)}
 	}
 	return r.resolving(rec, res, r.now())

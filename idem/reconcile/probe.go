@@ -88,6 +88,7 @@ func poison(rec *idem.Record, op Operation) bool {
 // settled records the provider's answer. An answer that the record does not
 // take is escalated, because the provider would give the same one forever.
 func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Time) error {
+	a.res.Failure = a.res.Failure.OfAttempt()
 	why := "the provider says that " + described(a.res)
 	err := a.err
 	if err == nil {

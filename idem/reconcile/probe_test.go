@@ -43,11 +43,14 @@ func TestAnAnswerIsDone(t *testing.T) {
 		"completed, encoded":          {encoded(protocol.Encoded{}), idem.Completed},
 		"completed, result not known": {withoutResult, idem.Completed},
 		"failed":                      {hasFailed, idem.Failed},
-		"not executed":                {notExecuted, idem.Released},
+		"failed as other work": {
+			reconcile.FailedWith(idem.Failure{Message: declined.Message, Code: protocol.CodeNotStarted}), idem.Failed},
+		"not executed": {notExecuted, idem.Released},
 	} {
 		does(name, tc.answer, nil, notice.Resolved, is(tc.state), changed(parked, resolved), func(r *rig) {
 			require.True(r.t, r.record().Resolved)
 			require.Zero(r.t, r.record().Due)
+			require.True(r.t, r.record().Failure == nil || r.record().Failure.Code == "")
 		})
 	}
 	for name, tc := range map[string]struct {

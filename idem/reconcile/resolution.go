@@ -24,7 +24,8 @@ type Resolution struct {
 	// encoding is checked. Nil means that it is not known: replays say
 	// [idem.ErrOutcomeUnavailable].
 	Result *protocol.Encoded
-	// Failure of To Failed. Required there. Each of its texts has at most 2 KB.
+	// Failure of To Failed. Required there. Each of its texts has at most 2 KB. Its Code must not say that no attempt
+	// was made ([protocol.CodeNotStarted], [protocol.CodeCancelled]).
 	Failure *idem.Failure
 	// Steps of To Released are what became of the steps that were interrupted, by name:
 	// [CompletedWith] the result of the step's function, [CompletedWithoutResult] (an
@@ -62,6 +63,15 @@ type Resolution struct {
 	Ref string
 }
 
+// checkWhole is check for a resolution that says what became of the whole operation.
+func (r Resolution) checkWhole() error {
+	if f := r.Failure; f != f.OfAttempt() {
+		return invalid("resolution", "Failure has the Code %q, by which a sweep and a client's cancellation say that no "+
+			"attempt was made: leave it out, or use another one", f.Code)
+	}
+	return r.check()
+}
+
 func (r Resolution) check() error {
 	invalid := func(format string, args ...any) error { return invalid("resolution", format, args...) }
 	switch {
@@ -88,10 +98,6 @@ func (r Resolution) check() error {
 		}
 	}
 	if f := r.Failure; f != nil {
-		if f.NotAttempted() {
-			return invalid("Failure has the Code %q, by which the engine says that no attempt was made: leave it out, "+
-				"or use another one", f.Code)
-		}
 		for _, text := range []string{f.Message, f.Type, f.Code} {
 			if len(text) > maxFailureText || !utf8.ValidString(text) {
 				return invalid("Failure has a text of more than %d bytes, or one that is not valid UTF-8: shorten it",

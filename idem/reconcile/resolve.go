@@ -44,7 +44,7 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 // the operation is declared not repeatable by now: such a claim gives [ErrNotUnknown] until a
 // call or a sweep, which know the declaration, has parked it.
 func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by Change) error {
-	if err := errors.Join(res.check(), by.check()); err != nil {
+	if err := errors.Join(res.checkWhole(), by.check()); err != nil {
 		return err
 	}
 	if res.Replace && by.IfWrite == "" {
