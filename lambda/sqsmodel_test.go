@@ -276,7 +276,7 @@ func (tr *trial) event() (event events.SQSEvent) {
 func TestSQSNamesExactlyWhatGoesBack(t *testing.T) {
 	trials := 1500
 	if os.Getenv("IDEM_LONG") == "1" {
-		trials = 50_000
+		trials = 10_000
 	}
 	random := rand.New(rand.NewPCG(5, 7))
 	seen := map[Reason]int{}

@@ -23,7 +23,7 @@ import (
 func TestNothingIsFoundByChance(t *testing.T) {
 	wander, crowd := 200, 60
 	if long() {
-		wander, crowd = 2000, 800
+		wander, crowd = 1000, 400
 	}
 	saw := map[string]int{}
 	none := func(way way, seeds int, stories map[string]func(*sim.World)) {
