@@ -231,8 +231,13 @@ func (c *laters) accept(ctx context.Context, r *Request, d *declared, call idem.
 		return ans
 	}
 	out, err := c.engine.Execute(ctx, call)
-	if failed && !errors.Is(err, idem.ErrStoreUnavailable) && !errors.Is(err, idem.ErrOutOfTime) {
-		return nil, err // of Enqueue, whatever else it is about: nothing is recorded
+	if failed { // an error of Enqueue is no outcome, whatever else it is about: nothing is recorded
+		for _, passing := range []error{idem.ErrOutOfTime, idem.ErrStoreUnavailable} {
+			if errors.Is(err, passing) {
+				return c.refusal(ctx, r, refuse(passing)), nil
+			}
+		}
+		return nil, err
 	}
 	if large, ok := errors.AsType[*protocol.TooLargeError](err); ok {
 		return c.refusal(ctx, r, &situation{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) +

@@ -220,6 +220,8 @@ func TestAnErrorOfEnqueueIsNoOutcome(t *testing.T) {
 		&idem.RecordedError{Failure: idem.Failure{Message: "another one's"}}: "",
 		idem.ErrOutcomeUnknown: "", errOwn: "", idem.Permanent(errOwn): "", &idem.OutcomeUnavailableError{}: "",
 		down: CodeStoreUnavailable, idem.NotExecuted(down): CodeStoreUnavailable, idem.ErrOutOfTime: CodeOutOfTime,
+		errors.Join(&idem.RecordedError{}, down):                CodeStoreUnavailable,
+		&idem.StoreError{Err: &protocol.TooLargeError{Size: 1}}: CodeStoreUnavailable,
 	} {
 		n := 0
 		b := newLaterService(t, memory(), func(l *Later, _ *Options) {
