@@ -51,7 +51,8 @@ func TestMemoryOfARelay(t *testing.T) {
 			server := httptest.NewServer(largeTable(destinations))
 			defer server.Close()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMemoryOfARelay$", "-test.v")
-			cmd.Env = append(os.Environ(), envRelay+"="+call+" "+server.URL, "GOMEMLIMIT=217MiB", "GOCOVERDIR="+t.TempDir())
+			cmd.Env = append(os.Environ(), envRelay+"="+call+" "+server.URL, "GOGC=100", "GOMEMLIMIT=217MiB",
+				"GOCOVERDIR="+t.TempDir())
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			peak := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(out)

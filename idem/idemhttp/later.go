@@ -231,7 +231,7 @@ func (c *laters) accept(ctx context.Context, r *Request, d *declared, call idem.
 		return ans
 	}
 	out, err := c.engine.Execute(ctx, call)
-	if failed { // an error of Enqueue is no outcome, whatever else it is about: nothing is recorded
+	if failed { // an error of Enqueue is no outcome, whatever else it matches: nothing is recorded
 		for _, passing := range []error{idem.ErrOutOfTime, idem.ErrStoreUnavailable} {
 			if errors.Is(err, passing) {
 				return c.refusal(ctx, r, refuse(passing)), nil
