@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,7 +22,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/later"
-	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -183,7 +183,7 @@ func (w *worker) open() error {
 	now := clock{w.Clock, w.Skew}.now
 	w.engine, err = idem.New(planted(w.Plant, store, db, w.Records), &idem.Options{
 		Lease: w.Lease, Margin: margin, ClaimBudget: 3 * w.Patience, FinishBudget: w.Patience, Now: now,
-		Observer: func(context.Context, notice.Notice) {},
+		Observer: register.Observe,
 	})
 	if err != nil {
 		return err
@@ -224,6 +224,7 @@ type attempt struct {
 	*worker
 	call string
 	run  int // 0 until the handler has begun
+	kept *atomic.Bool
 	err  error
 }
 
@@ -291,7 +292,8 @@ func (a *attempt) move(tx *dynamostore.Tx, n int) {
 
 // call makes a caller's call.
 func (w *worker) call(ctx context.Context, form url.Values) (register.Operation, error) {
-	n, own := numberOf(form.Get("n")), &attempt{worker: w, call: form.Get("call")}
+	ctx, kept := register.Watch(ctx)
+	n, own := numberOf(form.Get("n")), &attempt{worker: w, call: form.Get("call"), kept: kept}
 	if !modeOf(n).later {
 		res, err := idem.Run(ctx, w.engine, keyOf(n), n, own.handle)
 		return own.got(res, err), nil
@@ -305,7 +307,8 @@ func (w *worker) call(ctx context.Context, form url.Values) (register.Operation,
 
 // work does what was accepted for later.
 func (w *worker) work(ctx context.Context, form url.Values) (register.Operation, error) {
-	n, own := numberOf(form.Get("n")), &attempt{worker: w, call: form.Get("call")}
+	ctx, kept := register.Watch(ctx)
+	n, own := numberOf(form.Get("n")), &attempt{worker: w, call: form.Get("call"), kept: kept}
 	res, err := later.Work(ctx, w.engine, modeOf(n).op, keyOf(n).ID(), own.handle)
 	return own.got(res, err), nil
 }
@@ -328,7 +331,7 @@ func (a *attempt) got(res idem.Result[int], err error) (o register.Operation) {
 		value = 0
 	}
 	switch {
-	case res.Outcome.Queued:
+	case a.kept.Load():
 		return register.Operation{What: register.Lost, Value: a.run}
 	case value != 0 && value == a.run:
 		return register.Operation{What: register.Ran, Value: value}

@@ -17,7 +17,6 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
-	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
@@ -51,7 +50,6 @@ type world struct {
 	t     *testing.T
 	store store
 	op    idem.Operation
-	begun time.Time
 	last  atomic.Int64 // execution or resolution
 
 	history *register.History
@@ -91,7 +89,7 @@ func (w *world) start() *service {
 	})
 	var err error
 	p.engine, err = idem.New(p.faults, &idem.Options{Lease: lease, Margin: margin,
-		Observer: func(context.Context, notice.Notice) {}})
+		Observer: register.Observe})
 	require.NoError(w.t, err)
 	return p
 }
@@ -114,7 +112,8 @@ var errPlain = errors.New("plain")
 func (w *world) call(p *service, key string) {
 	begun := time.Now()
 	var mine atomic.Int64
-	res, err := idem.Run(w.t.Context(), p.engine, w.op.Key(idem.SingleTenant, key), 1,
+	ctx, kept := register.Watch(w.t.Context())
+	res, err := idem.Run(ctx, p.engine, w.op.Key(idem.SingleTenant, key), 1,
 		func(context.Context, int) (int, error) {
 			mine.Store(w.last.Add(1))
 			time.Sleep(w.upTo(20 * time.Millisecond))
@@ -125,7 +124,7 @@ func (w *world) call(p *service, key string) {
 		})
 	o := register.Operation{What: register.Nothing, Value: int(mine.Load())}
 	switch {
-	case p.dead.Load(), res.Outcome.Queued:
+	case p.dead.Load(), kept.Load():
 		o.What = register.Lost
 	case err == nil && res.Outcome.Executed:
 		o.What = register.Ran
@@ -144,7 +143,7 @@ func (w *world) call(p *service, key string) {
 // resolve records an outcome from outside, if the key has an open question.
 func (w *world) resolve(key string) {
 	begun, value := time.Now(), w.last.Add(1)
-	r, err := reconcile.New(w.store, nil)
+	r, err := reconcile.New(w.store, &reconcile.Options{Margin: margin})
 	require.NoError(w.t, err)
 	err = r.Resolve(w.t.Context(), w.op.Key(idem.SingleTenant, key).ID(), reconcile.Resolution{
 		To: idem.Completed, Result: &protocol.Encoded{Body: fmt.Appendf(nil, "%d", value)},
@@ -154,10 +153,13 @@ func (w *world) resolve(key string) {
 	}
 }
 
+func newWorld(t *testing.T, s store, op idem.Operation) *world {
+	return &world{t: t, store: s, op: op, random: rand.New(rand.NewPCG(1, 2)), history: register.NewHistory()}
+}
+
 // play has clients call the keys.
 func play(t *testing.T, s store, op idem.Operation, keys int) *world {
-	w := &world{t: t, store: s, op: op, begun: time.Now(), random: rand.New(rand.NewPCG(1, 2)),
-		history: register.NewHistory()}
+	w := newWorld(t, s, op)
 	const clients = 6
 	for range 3 {
 		w.processes = append(w.processes, w.start())
@@ -209,6 +211,23 @@ func TestHistoriesAreThoseOfARegister(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A claim whose reply was lost is taken back, and that may be lost too: it then leaves an open question.
+func TestAClaimThatIsNotTakenBack(t *testing.T) {
+	w := newWorld(t, memstore.New(), idem.Operation{Name: "register", Repeat: idem.NotRepeatable})
+	p := w.start()
+	p.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+		if c.Method == idemtest.Withdraw {
+			return idemtest.LoseRequest(ctx, c)
+		}
+		return idemtest.LoseReply(ctx, c)
+	})
+	w.call(p, "key")
+	time.Sleep(lease + margin)
+	w.resolve("key")
+	require.Equal(t, 1, w.history.Counts()[register.Resolved])
+	require.Empty(t, w.broken())
 }
 
 // forgetful lets a claim replace an outcome.

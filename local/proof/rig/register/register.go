@@ -4,15 +4,19 @@
 package register
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/notice"
 )
 
 // The register is empty, unknown, or has a value: the number of the run that made it, or of the resolution.
@@ -28,10 +32,10 @@ const (
 	Ran       What = "ran"       // the handler ran, and its value was recorded
 	Replayed  What = "replayed"  // the recorded value
 	Parked    What = "parked"    // the outcome is unknown
-	Nothing   What = "nothing"   // in flight, accepted, or no store
+	Nothing   What = "nothing"   // in flight, accepted, or turned away
 	Uncertain What = "uncertain" // the handler ran and failed, and its failure was recorded
 	Denied    What = "denied"    // the handler failed, or its commit did: its value is never recorded
-	Lost      What = "lost"      // the process died, or the value waits to be written: anything may have come of it
+	Lost      What = "lost"      // the process died, or the store did not confirm all: anything may have come of it
 	Resolved  What = "resolved"  // by an operator
 	Probed    What = "probed"    // the provider has answered a sweep or an operator, who may use that or not
 )
@@ -96,6 +100,23 @@ func next(parks bool, now int, o Operation) []int {
 		return append(left, o.Value)
 	}
 	return nil
+}
+
+type unconfirmed struct{}
+
+// Watch returns a context for a call. The bool becomes true if the engine, whose observer is [Observe], keeps a write
+// of the call that the store has not confirmed: its outcome, or the withdrawal of its claim.
+func Watch(ctx context.Context) (context.Context, *atomic.Bool) {
+	var kept atomic.Bool
+	return context.WithValue(ctx, unconfirmed{}, &kept), &kept
+}
+
+// Observe observes an engine.
+func Observe(ctx context.Context, n notice.Notice) {
+	kept, ok := ctx.Value(unconfirmed{}).(*atomic.Bool)
+	if ok && (n.Kind == notice.OutcomeQueued || n.Kind == notice.OutcomeDropped) {
+		kept.Store(true)
+	}
 }
 
 func model(parks bool) porcupine.Model {
