@@ -67,7 +67,7 @@ func (r Reply) Likewise(other Reply) string {
 type Request struct{ Method, URL, Key, Body string }
 
 // tries bounds how often a request is sent.
-const tries = 5
+const tries = 30
 
 // Send sends the request, after authorize has added who sends it. One that was refused because the store was too slow
 // is sent again, as by any client, so that the answer is right on a busy machine.

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/cloud"
 )
@@ -90,10 +93,17 @@ func shortID(id string) string {
 	return id[:at+1+digestShown] + "…"
 }
 
+// reads is how often a record is read on a busy machine, whose store gives no answer in time.
+const reads = 5
+
 // stateNow is the state of a record now; empty if it is not there.
-func stateNow(ctx context.Context, stores []*dynamostore.AdminStore, id string) string {
+func stateNow[S protocol.Store](ctx context.Context, stores []S, id string) string {
 	for _, store := range stores {
-		if rec, err := store.Get(ctx, id); err == nil && rec != nil {
+		rec, err := store.Get(ctx, id)
+		for n := 1; n < reads && errors.Is(err, idem.ErrStoreUnavailable) && ctx.Err() == nil; n++ {
+			rec, err = store.Get(ctx, id)
+		}
+		if err == nil && rec != nil {
 			return " " + string(rec.State)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"testing"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/cloud"
 )
@@ -36,4 +40,18 @@ func TestLineOfAnInvoke(t *testing.T) {
 		inv := cloud.Invocation{Source: "Invoke of shop", Function: "shop", Result: result, Calls: 1}
 		require.Equal(t, "Invoke of shop  "+want+"  1 call  0s", requestLine(t.Context(), nil, inv))
 	}
+}
+
+// A store that does not answer in time is asked again.
+func TestStateOfASlowStore(t *testing.T) {
+	store := idemtest.NewFaults(memstore.New())
+	engine, err := idem.New(store, nil)
+	require.NoError(t, err)
+	key := idem.Operation{Name: "order", Repeat: idem.Repeatable}.Key(idem.SingleTenant, "first")
+	_, err = idem.Do(t.Context(), engine, key, 1, func(context.Context, int) (int, error) { return 1, nil })
+	require.NoError(t, err)
+	for range reads - 1 {
+		store.Next(idemtest.Get, idemtest.LoseReply)
+	}
+	require.Equal(t, " completed", stateNow(t.Context(), []*idemtest.Faults{store}, key.ID()))
 }

@@ -79,7 +79,7 @@ func requireTerminal(t *testing.T, said string) {
 		line, _ := strings.CutSuffix(other.ReplaceAllString(line, "?"), cut)
 		require.True(t, slices.ContainsFunc(lines, func(printed string) bool {
 			return strings.HasPrefix(other.ReplaceAllString(printed, "?"), line)
-		}), "the picture has a line that is not printed: %s", line)
+		}), "the picture has a line that is not printed: %s\n%s", line, said)
 	}
 }
 
