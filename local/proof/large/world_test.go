@@ -113,7 +113,8 @@ func newWorld(t *testing.T, count int, c config, fate func(n, run int) string) *
 		require.NoError(t, err)
 	}
 	var err error
-	w.store, err = dynamostore.NewAdminStore(w.db, w.config.Records, &dynamostore.Options{AttemptTimeout: time.Minute})
+	w.store, err = dynamostore.NewAdminStore(w.db, w.config.Records,
+		&dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 	w.config.World, w.config.Clock = w.recorder.URL, w.clock.file
 	w.config.Attempts, w.config.Outside = w.attempts.Serve(t, w.database.URL), w.outside.Serve(t, w.database.URL)
