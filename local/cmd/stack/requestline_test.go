@@ -50,7 +50,7 @@ func TestStateOfASlowStore(t *testing.T) {
 	key := idem.Operation{Name: "order", Repeat: idem.Repeatable}.Key(idem.SingleTenant, "first")
 	_, err = idem.Do(t.Context(), engine, key, 1, func(context.Context, int) (int, error) { return 1, nil })
 	require.NoError(t, err)
-	for range reads - 1 {
+	for range 4 {
 		store.Next(idemtest.Get, idemtest.LoseReply)
 	}
 	require.Equal(t, " completed", stateNow(t.Context(), []*idemtest.Faults{store}, key.ID()))

@@ -32,7 +32,7 @@ const (
 	Ran       What = "ran"       // the handler ran, and its value was recorded
 	Replayed  What = "replayed"  // the recorded value
 	Parked    What = "parked"    // the outcome is unknown
-	Nothing   What = "nothing"   // in flight, accepted, or turned away
+	Nothing   What = "nothing"   // in flight, accepted, turned away, or no store
 	Uncertain What = "uncertain" // the handler ran and failed, and its failure was recorded
 	Denied    What = "denied"    // the handler failed, or its commit did: its value is never recorded
 	Lost      What = "lost"      // the process died, or the store did not confirm all: anything may have come of it
