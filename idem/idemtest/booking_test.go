@@ -115,14 +115,14 @@ func TestThePageOfExplore(t *testing.T) {
 	table, err := os.ReadFile("testdata/book.txt")
 	require.NoError(t, err)
 	const twice = "bank: charge took place more than once"
-	story := idemtest.StoryOf(t, twice, func(w *idemtest.World) {
+	run := idemtest.RunOf(t, twice, func(w *idemtest.World) {
 		desk := &idemtest.Desk{Bank: fakeBank{w.Provider("bank")}}
 		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
 			b := Booking{ID: "b-1", Cents: 4200}
 			return idem.Do(ctx, e, Book.Key("acme", b.ID), b, desk.Book)
 		})
 	})
-	for _, text := range []string{twice + ":\n  " + strings.Join(story, "\n  ") + "\n", string(table)} {
+	for _, text := range []string{twice + ":\n  " + strings.Join(run, "\n  ") + "\n", string(table)} {
 		require.Contains(t, string(page), "```text\n"+text+"```\n", "put what Explore prints into the page")
 	}
 }

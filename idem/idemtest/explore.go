@@ -28,7 +28,7 @@ var (
 	ErrNoReply = sim.ErrNoReply
 )
 
-// World is one run of a story: processes over a store in memory, and the other systems.
+// World is one run of a scenario: processes over a store in memory, and the other systems.
 type World struct {
 	sim       *sim.World
 	delivered int
@@ -80,7 +80,7 @@ func (w *World) Sweep(operations ...reconcile.Operation) { w.sim.Sweep(operation
 // engine of a process, as its main function does: it calls [idem.Do], or makes a wrapped handler and calls that.
 // It returns an error unless the caller got a result: a response with a status that is no success is an error, one that
 // says that the work is accepted, a recorded failure, and a message that is to be delivered again. A message that is
-// acknowledged is none. Deliver is called once, at the end of the story.
+// acknowledged is none. Deliver is called once, at the end of the scenario.
 func (w *World) Deliver(request func(context.Context, *idem.Engine) (any, error)) {
 	if w.delivered++; w.delivered == 1 {
 		w.sim.Play(request)
@@ -116,7 +116,7 @@ func (p *Provider) Ask(ctx context.Context, effect, token string) (found bool, e
 	return p.sim.Ask(ctx, p.name, effect, token)
 }
 
-// Explore runs a story again and again. In each run it has one call go wrong, or two, to the store or to another
+// Explore runs a scenario again and again. In each run it has one call go wrong, or two, to the store or to another
 // system: the call is refused, is not sent, its request or its reply is lost, it arrives after another process has
 // taken over, the function's time is over before its reply, or the process is killed before or after it, or is frozen
 // until another process has taken over. Then the request is delivered again. Explore fails the test where
@@ -127,18 +127,17 @@ func (p *Provider) Ask(ctx context.Context, effect, token string) (found bool, e
 //   - the operation failed, and an effect stands,
 //   - no outcome is recorded in the end,
 //
-// and prints the shortest story of each, of those with the fewest faults. Its lines with >> are what goes wrong, and
-// calls are counted over all processes. An unknown outcome, which
-// waits for a probe or a person, is none of these. Each run has a bubble of testing/synctest to itself. The same
-// story gives the same runs, if its handler starts no goroutines and takes no random decisions. All pairs of faults are
-// taken if there are no more than 5,000.
+// and prints the shortest run of each, of those with the fewest faults. Its lines with >> are what goes wrong, and
+// calls are counted over all processes. An unknown outcome, which waits for a probe or a person, is none of these.
+// Each run has a bubble of testing/synctest to itself. The same scenario gives the same runs, if its handler starts
+// no goroutines and takes no random decisions. All pairs of faults are taken if there are no more than 5,000.
 //
-// The story makes fakes of the other systems, which call a [Provider], and then calls [World.Deliver]. It keeps nothing
-// from one run to the next, succeeds where nothing goes wrong, and does not call t.Fatal or require in the handler.
-// What is logged with the default logger of log/slog meanwhile is dropped.
-func Explore(t *testing.T, story func(*World)) *Report {
+// The scenario makes fakes of the other systems, which call a [Provider], and then calls [World.Deliver]. It keeps
+// nothing from one run to the next, succeeds where nothing goes wrong, and does not call t.Fatal or require in the
+// handler. What is logged with the default logger of log/slog meanwhile is dropped.
+func Explore(t *testing.T, scenario func(*World)) *Report {
 	t.Helper()
-	r, err := explore(t, most, story)
+	r, err := explore(t, most, scenario)
 	if err != nil {
 		t.Fatalf("idemtest: Explore: %v", err)
 	}
@@ -148,7 +147,7 @@ func Explore(t *testing.T, story func(*World)) *Report {
 	return &Report{r}
 }
 
-func explore(t *testing.T, most int, story func(*World)) (*sim.Report, error) {
+func explore(t *testing.T, most int, scenario func(*World)) (*sim.Report, error) {
 	t.Helper()
 	quiet()
 	defer loud()
@@ -157,17 +156,17 @@ func explore(t *testing.T, most int, story func(*World)) (*sim.Report, error) {
 		defer func() {
 			if r := recover(); r != nil {
 				err = fmt.Errorf("%v: does the handler leave a goroutine behind, or end one with require?\n  %s", r,
-					strings.Join(w.sim.Story(), "\n  "))
+					strings.Join(w.sim.Lines(), "\n  "))
 			}
 		}()
 		hangs := time.AfterFunc(patience, func() {
 			panic("idemtest: Explore: a run has not ended after " + patience.String() + ". Does a fake hold a lock " +
-				"while it calls a Provider, or a handler wait for what never comes?\n  " + strings.Join(w.sim.Story(), "\n  "))
+				"while it calls a Provider, or a handler wait for what never comes?\n  " + strings.Join(w.sim.Lines(), "\n  "))
 		})
 		defer hangs.Stop()
-		synctest.Test(t, func(*testing.T) { story(w) })
+		synctest.Test(t, func(*testing.T) { scenario(w) })
 		if w.delivered != 1 {
-			return nil, fmt.Errorf("the story calls World.Deliver %d times: call it once", w.delivered)
+			return nil, fmt.Errorf("the scenario calls World.Deliver %d times: call it once", w.delivered)
 		}
 		return w.sim, nil
 	})

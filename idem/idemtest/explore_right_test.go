@@ -24,7 +24,7 @@ import (
 
 // A compensation that is rejected for good is a person's to answer.
 func TestExploreLeavesWhatCannotBeUndone(t *testing.T) {
-	r := idemtest.Explore(t, story(repeat, func(ctx context.Context, s shop) (string, error) {
+	r := idemtest.Explore(t, scenario(repeat, func(ctx context.Context, s shop) (string, error) {
 		if err := step(ctx, s.stock(), "seat", true); err != nil {
 			return "", err
 		}
@@ -50,17 +50,17 @@ func TestExploreFindsNothing(t *testing.T) {
 		return "ordered", nil
 	})
 	for name, s := range map[string]func(*idemtest.World){
-		"once":         story(once, withoutToken),
-		"with a token": story(repeat, withToken),
-		"steps": story(repeat, func(ctx context.Context, s shop) (string, error) {
+		"once":         scenario(once, withoutToken),
+		"with a token": scenario(repeat, withToken),
+		"steps": scenario(repeat, func(ctx context.Context, s shop) (string, error) {
 			if err := step(ctx, s.bank(), "charge", true); err != nil {
 				return "", err
 			}
 			return "ordered", step(ctx, s.stock(), "reserve", false)
 		}),
-		"a transaction": story(once, func(ctx context.Context, _ shop) (string, error) { return transacted(ctx, "") }),
-		"atomic":        story(atomic, func(ctx context.Context, _ shop) (string, error) { return transacted(ctx, "") }),
-		"a retry for ever": story(repeat, func(ctx context.Context, s shop) (string, error) {
+		"a transaction": scenario(once, func(ctx context.Context, _ shop) (string, error) { return transacted(ctx, "") }),
+		"atomic":        scenario(atomic, func(ctx context.Context, _ shop) (string, error) { return transacted(ctx, "") }),
+		"a retry for ever": scenario(repeat, func(ctx context.Context, s shop) (string, error) {
 			for {
 				err := s.bank().Do(ctx, "charge", idem.Token(ctx))
 				if err == nil || errors.Is(err, idemtest.ErrRejected) {
@@ -69,7 +69,7 @@ func TestExploreFindsNothing(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}),
-		"a log of what is declined": story(repeat, func(ctx context.Context, s shop) (string, error) {
+		"a log of what is declined": scenario(repeat, func(ctx context.Context, s shop) (string, error) {
 			_ = s.w.Optional("log").Do(ctx, "ordered", idem.Token(ctx))
 			err := s.bank().Do(ctx, "charge", idem.Token(ctx))
 			if errors.Is(err, idemtest.ErrRejected) {
@@ -79,7 +79,7 @@ func TestExploreFindsNothing(t *testing.T) {
 		}),
 		"a log of what is declined alone": func(w *idemtest.World) {
 			log, bank := w.Optional("log"), w.Provider("bank")
-			story(repeat, func(ctx context.Context, _ shop) (string, error) {
+			scenario(repeat, func(ctx context.Context, _ shop) (string, error) {
 				err := bank.Do(ctx, "charge", idem.Token(ctx))
 				if errors.Is(err, idemtest.ErrRejected) {
 					_ = log.Do(ctx, "declined", idem.Token(ctx))
@@ -89,7 +89,7 @@ func TestExploreFindsNothing(t *testing.T) {
 		},
 		"a system that is not used": func(w *idemtest.World) {
 			w.Optional("mail")
-			story(repeat, withToken)(w)
+			scenario(repeat, withToken)(w)
 		},
 		"a condition": func(w *idemtest.World) {
 			w.Conditions(func(any) (bool, any) { return true, nil })
@@ -99,7 +99,7 @@ func TestExploreFindsNothing(t *testing.T) {
 					dynamostore.OnConditionFailed(idem.Permanent(errors.New("there is such an order"))))
 				return "ordered", nil
 			})
-			story(once, func(ctx context.Context, _ shop) (string, error) { return conditional(ctx, "") })(w)
+			scenario(once, func(ctx context.Context, _ shop) (string, error) { return conditional(ctx, "") })(w)
 		},
 		"two in a batch": func(w *idemtest.World) {
 			bank := w.Provider("bank")
@@ -154,7 +154,7 @@ func TestExploreLeavesTheLogger(t *testing.T) {
 		for n := range 4 {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				t.Parallel()
-				idemtest.Explore(t, story(once, withoutToken))
+				idemtest.Explore(t, scenario(once, withoutToken))
 			})
 		}
 	})
@@ -178,21 +178,21 @@ func rekeyed(same int) func(*idemtest.World) {
 func TestExploreRefuses(t *testing.T) {
 	for want, s := range map[string]func(*idemtest.World){
 		"World.Deliver 0 times": func(*idemtest.World) {},
-		"does the handler leave a goroutine behind": story(once, func(ctx context.Context, s shop) (string, error) {
+		"does the handler leave a goroutine behind": scenario(once, func(ctx context.Context, s shop) (string, error) {
 			go func() { <-make(chan bool) }()
 			return "", s.bank().Do(ctx, "charge", "")
 		}),
-		"where nothing goes wrong there is no effect": story(once, func(context.Context, shop) (string, error) {
+		"where nothing goes wrong there is no effect": scenario(once, func(context.Context, shop) (string, error) {
 			return "", nil
 		}),
-		"mail has no effect: its fake must call Provider.Do, unless the story makes it " +
+		"mail has no effect: its fake must call Provider.Do, unless the scenario makes it " +
 			"with World.Optional": func(w *idemtest.World) {
 			w.Provider("mail")
-			story(once, func(ctx context.Context, s shop) (string, error) { return "", s.bank().Do(ctx, "charge", "") })(w)
+			scenario(once, func(ctx context.Context, s shop) (string, error) { return "", s.bank().Do(ctx, "charge", "") })(w)
 		},
 		"where nothing goes wrong delivery 2 has another key of order than delivery 1": rekeyed(1),
 		"where nothing goes wrong delivery 3 has another key of order than delivery 1": rekeyed(2), // one of the time
-		"the last caller gets an error, and the story must be one that succeeds": story(once,
+		"the last caller gets an error, and the scenario must be one that succeeds": scenario(once,
 			func(context.Context, shop) (string, error) { return "", errors.New("no") }),
 		`accepted; no World.Worker is there for the message to "jobs"; the World.Worker of "job" gets no message; ` +
 			`the World.StreamWorker of "charge" gets no change`: func(w *idemtest.World) {
@@ -203,7 +203,7 @@ func TestExploreRefuses(t *testing.T) {
 				return nil, errors.Join(err, errors.New("accepted"))
 			})
 		},
-		"bank: charge is called with a context that is not of a handler of this run": story(once,
+		"bank: charge is called with a context that is not of a handler of this run": scenario(once,
 			func(_ context.Context, s shop) (string, error) {
 				return "", s.bank().Do(context.Background(), "charge", "")
 			}),

@@ -35,8 +35,8 @@ func permanent(err error) error {
 
 type handler func(context.Context, shop) (string, error)
 
-// story has an order handled.
-func story(op idem.Operation, h handler) func(*idemtest.World) {
+// scenario has an order handled.
+func scenario(op idem.Operation, h handler) func(*idemtest.World) {
 	return func(w *idemtest.World) {
 		s := shop{w}
 		w.Deliver(func(ctx context.Context, e *idem.Engine) (any, error) {
@@ -101,7 +101,7 @@ func probe(bank *idemtest.Provider) asks {
 func probed(ask func(*idemtest.Provider) asks) func(*idemtest.World) {
 	return func(w *idemtest.World) {
 		w.Sweep(reconcile.Operation{Operation: once, Probe: ask(w.Provider("bank"))})
-		story(once, withToken)(w)
+		scenario(once, withToken)(w)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestExploreFindsMistakes(t *testing.T) {
 		}, "a caller got a result, and a later one another result"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := idemtest.Findings(t, story(c.op, c.handler))
+			found, err := idemtest.Findings(t, scenario(c.op, c.handler))
 			require.NoError(t, err)
 			require.Contains(t, found, c.want)
 		})
@@ -88,7 +88,7 @@ func TestExploreOfNotExecuted(t *testing.T) {
 		}, "mail: welcome took place more than once"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := idemtest.Findings(t, story(once, c.handler))
+			found, err := idemtest.Findings(t, scenario(once, c.handler))
 			require.NoError(t, err)
 			if c.want == "" {
 				require.Empty(t, found)
@@ -98,17 +98,17 @@ func TestExploreOfNotExecuted(t *testing.T) {
 		})
 	}
 	require.Regexp(t, `\n1st bank: charge is not sent +bank: charge +error +success +completed\n`,
-		idemtest.ReportOf(t, story(once, func(ctx context.Context, s shop) (string, error) {
+		idemtest.ReportOf(t, scenario(once, func(ctx context.Context, s shop) (string, error) {
 			return "charged", charge(ctx, s, idemtest.ErrNotSent)
 		})).String())
 }
 
-// A story has no fault that its mistake does not need: these need one.
+// A run has no fault that its mistake does not need: these need one.
 func TestExplorePrintsTheFewestFaults(t *testing.T) {
 	for name, h := range map[string]handler{"unmarked": unmarked, "a swallowed error": swallows} {
-		stories := idemtest.Stories(t, story(repeat, h))
-		require.NotEmpty(t, stories, name)
-		for found, lines := range stories {
+		runs := idemtest.Runs(t, scenario(repeat, h))
+		require.NotEmpty(t, runs, name)
+		for found, lines := range runs {
 			all := strings.Join(lines, "\n")
 			require.Equal(t, 1, strings.Count("\n"+all, "\n>> process "), "%s:\n%s", found, all)
 		}
@@ -123,7 +123,7 @@ const neverEnds = "no outcome is recorded: each call runs the handler and ends w
 func TestExploreFindsWhatIsNotMarkedNextToASweep(t *testing.T) {
 	found, err := idemtest.Findings(t, func(w *idemtest.World) {
 		w.Sweep(reconcile.Operation{Operation: repeat})
-		story(repeat, unmarked)(w)
+		scenario(repeat, unmarked)(w)
 	})
 	require.NoError(t, err)
 	require.Contains(t, found, neverEnds)
@@ -198,17 +198,17 @@ func TestExploreFindsMistakesOfProbes(t *testing.T) {
 	}
 }
 
-// Explore says what a story should return in place of a response, and where two responses differ.
+// Explore says what a scenario should return in place of a response, and where two responses differ.
 func TestExploreOfAResponse(t *testing.T) {
-	const advice = " (the result is a response of HTTP: let the story return its body, and an error if its status is no " +
-		"success)"
-	stories := idemtest.Stories(t, behindHTTP(t, func(
+	const advice = " (the result is a response of HTTP: let the scenario return its body, and an error if its status is " +
+		"no success)"
+	runs := idemtest.Runs(t, behindHTTP(t, func(
 		ctx context.Context, e *idem.Engine, event httpRequest, post poster,
 	) (any, error) {
 		return idemlambda.HTTPAPI(e, idemhttp.Routes{"POST /payments": once}, idemhttp.Claim("sub"), nil, post)(ctx, event)
 	}))
-	require.Contains(t, stories, "the caller got a result, and bank: charge has not taken place"+advice)
-	lines := stories["a caller got a result, and a later one another result"+advice]
+	require.Contains(t, runs, "the caller got a result, and bank: charge has not taken place"+advice)
+	lines := runs["a caller got a result, and a later one another result"+advice]
 	const alike = `{"statusCode":201,"headers":`
 	require.Contains(t, lines, "the caller of delivery 2 gets: "+
 		alike+`{"Idempotency-Expires":"Sun, 02 Jan 2000…, and not `+

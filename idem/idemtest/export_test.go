@@ -10,27 +10,27 @@ import (
 const few = 400
 
 // Findings is what Explore fails with.
-func Findings(t *testing.T, story func(*World)) ([]string, error) {
-	r, err := explore(t, few, story)
+func Findings(t *testing.T, scenario func(*World)) ([]string, error) {
+	r, err := explore(t, few, scenario)
 	if err != nil {
 		return nil, err
 	}
 	return slices.Sorted(maps.Keys(r.Found)), nil
 }
 
-// StoryOf is the shortest story of a finding.
-func StoryOf(t *testing.T, found string, story func(*World)) []string {
-	return ReportOf(t, story).sim.Found[found]
+// RunOf is the shortest run of a finding.
+func RunOf(t *testing.T, found string, scenario func(*World)) []string {
+	return ReportOf(t, scenario).sim.Found[found]
 }
 
-// Stories are those of all findings.
-func Stories(t *testing.T, story func(*World)) map[string][]string {
-	return ReportOf(t, story).sim.Found
+// Runs are those of all findings.
+func Runs(t *testing.T, scenario func(*World)) map[string][]string {
+	return ReportOf(t, scenario).sim.Found
 }
 
-// ReportOf is the report of a story, whatever is found.
-func ReportOf(t *testing.T, story func(*World)) *Report {
-	r, err := explore(t, few, story)
+// ReportOf is the report of a scenario, whatever is found.
+func ReportOf(t *testing.T, scenario func(*World)) *Report {
+	r, err := explore(t, few, scenario)
 	if err != nil {
 		t.Fatal(err)
 	}

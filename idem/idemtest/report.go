@@ -16,7 +16,7 @@ import (
 type Report struct{ sim *sim.Report }
 
 // String is a table of the runs in which one call goes wrong: what goes wrong, the effects that stand in the end, what
-// the first caller and the last one get, and the record's state. The same story gives the same table.
+// the first caller and the last one get, and the record's state. The same scenario gives the same table.
 func (r *Report) String() string { return r.sim.String() }
 
 // update is the environment variable that has golden files written. A flag named -update would be refused by the

@@ -31,7 +31,7 @@ func TestGolden(t *testing.T) {
 		r.Golden(f, file)
 		return f.said
 	}
-	charge := story(once, func(ctx context.Context, s shop) (string, error) {
+	charge := scenario(once, func(ctx context.Context, s shop) (string, error) {
 		return "charged", permanent(s.bank().Do(ctx, "charge", ""))
 	})
 	r := idemtest.Explore(t, charge)
@@ -67,7 +67,7 @@ func TestGoldenOfAMistake(t *testing.T) {
 	t.Setenv("IDEM_UPDATE", "1")
 	file := filepath.Join(t.TempDir(), "order.txt")
 	f := &failing{name: "TestOrder"}
-	r := idemtest.ReportOf(t, story(repeat, func(ctx context.Context, s shop) (string, error) {
+	r := idemtest.ReportOf(t, scenario(repeat, func(ctx context.Context, s shop) (string, error) {
 		return "charged", permanent(s.bank().Do(ctx, "charge", ""))
 	}))
 	r.Golden(f, file)

@@ -33,7 +33,7 @@ type chance struct {
 	lapses bool // no lease is renewed
 }
 
-// dice are thrown at moments that differ, or by one goroutine: so the same seed gives the same story.
+// dice are thrown at moments that differ, or by one goroutine: so the same seed gives the same run.
 type dice struct {
 	mu sync.Mutex
 	*rand.Rand

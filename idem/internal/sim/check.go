@@ -117,7 +117,7 @@ var checks = map[string]func(w *World, expected, once map[string]int, found repo
 }
 
 // crowdChecks are for events that differ in their times, and for operations that are watched by default, and whose
-// sweep gets an answer in the end: users' stories may be others.
+// sweep gets an answer in the end: users' scenarios may be others.
 var crowdChecks = map[string]func(w *World, found report){
 	"An extension only raises the expiry": func(w *World, found report) {
 		w.history.changes(func(a, b version) {
@@ -250,13 +250,14 @@ func (w *World) end(expected map[string]int, found report) {
 	}
 }
 
-// advice says what a story returns in place of a response of HTTP.
+// advice says what a scenario returns in place of a response of HTTP.
 func (a Answer) advice() string {
 	var response struct{ StatusCode *int }
 	if json.Unmarshal([]byte(a.Value), &response) != nil || response.StatusCode == nil {
 		return ""
 	}
-	return " (the result is a response of HTTP: let the story return its body, and an error if its status is no success)"
+	return " (the result is a response of HTTP: let the scenario return its body, and an error if its status is " +
+		"no success)"
 }
 
 // got is the first answer that is a result, if there is one.

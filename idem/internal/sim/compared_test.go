@@ -61,13 +61,13 @@ func (l *lossy) Write(ctx context.Context, c casstore.Change) (casstore.Row, boo
 	return met, written, err
 }
 
-// The stories end as well over rows that are compared and set.
+// The scenarios end as well over rows that are compared and set.
 func TestNothingIsFoundOverRows(t *testing.T) {
-	for name, story := range stories {
+	for name, scenario := range scenarios {
 		r, err := sim.Explore(300, func(plan sim.Plan) (*sim.World, error) {
 			w := sim.New(plan)
 			overRows(w)
-			synctest.Test(t, func(*testing.T) { story(w) })
+			synctest.Test(t, func(*testing.T) { scenario(w) })
 			return w, nil
 		})
 		require.NoError(t, err, name)
@@ -78,15 +78,15 @@ func TestNothingIsFoundOverRows(t *testing.T) {
 		seeds = 300
 	}
 	for _, c := range []struct {
-		way     way
-		stories map[string]func(*sim.World)
-	}{{sim.Wander, stories}, {sim.Crowd, stories}, {sim.Crowd, crowded}} {
-		for name, story := range c.stories {
+		way       way
+		scenarios map[string]func(*sim.World)
+	}{{sim.Wander, scenarios}, {sim.Crowd, scenarios}, {sim.Crowd, crowded}} {
+		for name, scenario := range c.scenarios {
 			r, err := c.way(seeds, func(begin func(*sim.World)) (*sim.World, error) {
 				w := sim.New(nil)
 				overRows(w)
 				begin(w)
-				synctest.Test(t, func(*testing.T) { story(w) })
+				synctest.Test(t, func(*testing.T) { scenario(w) })
 				return w, nil
 			})
 			require.NoError(t, err, name)

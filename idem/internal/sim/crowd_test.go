@@ -26,9 +26,9 @@ func TestNothingIsFoundByChance(t *testing.T) {
 		wander, crowd = 1000, 400
 	}
 	saw := map[string]int{}
-	none := func(way way, seeds int, stories map[string]func(*sim.World)) {
-		for name, story := range stories {
-			r := byChance(t, way, seeds, story, nil)
+	none := func(way way, seeds int, scenarios map[string]func(*sim.World)) {
+		for name, scenario := range scenarios {
+			r := byChance(t, way, seeds, scenario, nil)
 			for found, lines := range r.Found {
 				t.Errorf("%s: %s:\n  %s", name, found, strings.Join(lines, "\n  "))
 			}
@@ -37,8 +37,8 @@ func TestNothingIsFoundByChance(t *testing.T) {
 			}
 		}
 	}
-	none(sim.Wander, wander, stories)
-	none(sim.Crowd, crowd, stories)
+	none(sim.Wander, wander, scenarios)
+	none(sim.Crowd, crowd, scenarios)
 	none(sim.Crowd, 5*crowd, crowded)
 	// Where nothing goes wrong nothing is shown.
 	for _, fate := range append(slices.Clone(sim.Fates), sim.Twice, sim.Slow, sim.Unreadable, sim.Bare) {
@@ -51,20 +51,20 @@ func TestNothingIsFoundByChance(t *testing.T) {
 
 func long() bool { return os.Getenv("IDEM_LONG") == "1" }
 
-// The same seed gives the same story, word for word.
-func TestASeedGivesOneStory(t *testing.T) {
+// The same seed gives the same run, word for word.
+func TestASeedGivesOneRun(t *testing.T) {
 	seeds := uint64(6)
 	if long() {
 		seeds = 50
 	}
-	for _, stories := range []map[string]func(*sim.World){stories, crowded} {
-		for name, story := range stories {
+	for _, scenarios := range []map[string]func(*sim.World){scenarios, crowded} {
+		for name, scenario := range scenarios {
 			for seed := range seeds {
 				play := func() string {
 					w := sim.New(nil)
 					w.Crowd(seed)
-					synctest.Test(t, func(*testing.T) { story(w) })
-					return strings.Join(w.Story(), "\n")
+					synctest.Test(t, func(*testing.T) { scenario(w) })
+					return strings.Join(w.Lines(), "\n")
 				}
 				require.Equal(t, play(), play(), "%s %d", name, seed)
 			}
@@ -75,9 +75,9 @@ func TestASeedGivesOneStory(t *testing.T) {
 // way is one of those in which chance decides what goes wrong.
 type way func(seeds int, play func(begin func(*sim.World)) (*sim.World, error)) (*sim.Report, error)
 
-// byChance returns what is found in a story over a store.
+// byChance returns what is found in a scenario over a store.
 func byChance(
-	t *testing.T, way way, seeds int, story func(*sim.World), broken func(*memstore.Store) protocol.Store,
+	t *testing.T, way way, seeds int, scenario func(*sim.World), broken func(*memstore.Store) protocol.Store,
 ) *sim.Report {
 	r, err := way(seeds, func(begin func(*sim.World)) (*sim.World, error) {
 		w := sim.New(nil)
@@ -85,7 +85,7 @@ func byChance(
 			w.Broken = func(s sim.Kept) protocol.Store { return broken(s.(*memstore.Store)) }
 		}
 		begin(w)
-		synctest.Test(t, func(*testing.T) { story(w) })
+		synctest.Test(t, func(*testing.T) { scenario(w) })
 		return w, nil
 	})
 	require.NoError(t, err)
@@ -121,9 +121,9 @@ func answers(err func(*planted, *idem.Record) error) func(*planted) {
 // Each invariant is seen broken where callers come at the same time.
 func TestPlantedFaultsAreFoundInACrowd(t *testing.T) {
 	for _, c := range []struct {
-		want  string
-		story func(*sim.World)
-		plant func(*planted)
+		want     string
+		scenario func(*sim.World)
+		plant    func(*planted)
 	}{
 		{"an outcome was deleted while it was kept", moods, answers(func(p *planted, r *idem.Record) error {
 			p.Store.Delete(r.ID)
@@ -159,7 +159,7 @@ func TestPlantedFaultsAreFoundInACrowd(t *testing.T) {
 				return p.Store.Finish(ctx, now, f)
 			}
 		}},
-		{"a transaction commits, and its caller was answered that it does not", stories["atomic"],
+		{"a transaction commits, and its caller was answered that it does not", scenarios["atomic"],
 			func(p *planted) {
 				p.finish = func(ctx context.Context, now time.Time, f protocol.Finish) error {
 					if err := p.Store.Finish(ctx, now, f); err != nil {
@@ -168,7 +168,7 @@ func TestPlantedFaultsAreFoundInACrowd(t *testing.T) {
 					return &protocol.StoreError{Op: "Finish", Err: errors.New("refused")}
 				}
 			}},
-		{"a question stays open that no operator has: unknown", stories["swept"], func(p *planted) {
+		{"a question stays open that no operator has: unknown", scenarios["swept"], func(p *planted) {
 			p.settle = func(context.Context, time.Time, protocol.Settlement) error { return nil }
 		}},
 		{"shop: charge took place more than once", limited, func(p *planted) {
@@ -185,7 +185,7 @@ func TestPlantedFaultsAreFoundInACrowd(t *testing.T) {
 		}},
 	} {
 		t.Run(c.want, func(t *testing.T) {
-			require.Contains(t, byChance(t, sim.Crowd, 40, c.story, func(s *memstore.Store) protocol.Store {
+			require.Contains(t, byChance(t, sim.Crowd, 40, c.scenario, func(s *memstore.Store) protocol.Store {
 				p := &planted{Store: s}
 				c.plant(p)
 				return p

@@ -86,7 +86,7 @@ func (w *World) caller(ctx context.Context, system, name string) (*process, erro
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.mistake = fmt.Errorf("%s: %s is called with a context that is not of a handler of this run: pass on the one "+
-			"that the handler gets, and make fakes in the story", system, name)
+			"that the handler gets, and make fakes in the scenario", system, name)
 		return nil, w.mistake
 	}
 	return p, nil

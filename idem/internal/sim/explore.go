@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Explore plays a story without a fault, then with each fault of a call of its first two deliveries, then with pairs of
-// faults, so many times at most.
+// Explore plays a scenario without a fault, then with each fault of a call of its first two deliveries, then with pairs
+// of faults, so many times at most.
 func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
 	r := newReport()
 	run := func(plan Plan) (*World, error) {
@@ -63,12 +63,12 @@ func Explore(most int, play func(Plan) (*World, error)) (*Report, error) {
 	return r, nil
 }
 
-// Wander plays a story with each seed. The first runs have one fault, the last ones seven.
+// Wander plays a scenario with each seed. The first runs have one fault, the last ones seven.
 func Wander(seeds int, play func(func(*World)) (*World, error)) (*Report, error) {
 	return byChance(seeds, play, func(w *World, seed int) { w.Wander(uint64(seed), 1+7*seed/seeds) })
 }
 
-// Crowd plays a story with each seed, with callers at the same time.
+// Crowd plays a scenario with each seed, with callers at the same time.
 func Crowd(seeds int, play func(func(*World)) (*World, error)) (*Report, error) {
 	return byChance(seeds, play, func(w *World, seed int) { w.Crowd(uint64(seed)) })
 }
@@ -95,13 +95,13 @@ func byChance(seeds int, play func(func(*World)) (*World, error), begin func(*Wo
 
 // Report is what became of the runs of an exploration.
 type Report struct {
-	// Found has the shortest story of each finding, of those with the fewest faults.
+	// Found has the shortest run of each finding, of those with the fewest faults.
 	Found map[string][]string
 
 	// Saw counts the fates that have come, and the states that records have ended in.
 	Saw map[string]int
 
-	faults   map[string]int // in the story of each finding
+	faults   map[string]int // in the run of each finding
 	expected map[string]int // how often each effect stands where nothing goes wrong
 	once     map[string]int // and when each request has come once
 	rows     []row
@@ -109,13 +109,13 @@ type Report struct {
 	all      int // runs that there are
 }
 
-// calm says why a story in which nothing went wrong cannot be explored.
+// calm says why a scenario in which nothing went wrong cannot be explored.
 func (w *World) calm(stands map[string]int) error {
 	if w.rekeyed != "" && w.answers[0].Err == nil {
 		return errors.New("where nothing goes wrong " + w.rekeyed)
 	}
 	if err := w.answers[len(w.answers)-1].Err; err != nil {
-		return fmt.Errorf("where nothing goes wrong the last caller gets an error, and the story must be one that "+
+		return fmt.Errorf("where nothing goes wrong the last caller gets an error, and the scenario must be one that "+
 			"succeeds: %w%s", err, w.astray())
 	}
 	for _, system := range slices.Sorted(maps.Keys(w.systems)) {
@@ -124,7 +124,7 @@ func (w *World) calm(stands map[string]int) error {
 		}
 		of := func(name string) bool { return strings.HasPrefix(name, system+": ") }
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(w.effects)), of) {
-			return fmt.Errorf("where nothing goes wrong %s has no effect: its fake must call Provider.Do, unless the story "+
+			return fmt.Errorf("where nothing goes wrong %s has no effect: its fake must call Provider.Do, unless the scenario "+
 				"makes it with World.Optional", system)
 		}
 	}
@@ -199,8 +199,8 @@ func (r *Report) add(w *World, listed bool) {
 	}
 	for _, found := range w.findings(r.expected, r.once) {
 		shortest, few := r.Found[found], r.faults[found]
-		if shortest == nil || w.fired < few || w.fired == few && len(w.story) < len(shortest) {
-			r.Found[found], r.faults[found] = w.story, w.fired
+		if shortest == nil || w.fired < few || w.fired == few && len(w.lines) < len(shortest) {
+			r.Found[found], r.faults[found] = w.lines, w.fired
 		}
 	}
 }

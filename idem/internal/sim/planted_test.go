@@ -17,14 +17,14 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// explore returns what is found in a story over a store.
+// explore returns what is found in a scenario over a store.
 func explore(t *testing.T, name string, broken func(*memstore.Store) protocol.Store) (found []string) {
 	r, err := sim.Explore(300, func(plan sim.Plan) (*sim.World, error) {
 		w := sim.New(plan)
 		if broken != nil {
 			w.Broken = func(s sim.Kept) protocol.Store { return broken(s.(*memstore.Store)) }
 		}
-		synctest.Test(t, func(*testing.T) { stories[name](w) })
+		synctest.Test(t, func(*testing.T) { scenarios[name](w) })
 		return w, nil
 	})
 	if err != nil {
@@ -37,7 +37,7 @@ func explore(t *testing.T, name string, broken func(*memstore.Store) protocol.St
 }
 
 func TestNothingIsFoundOverAStoreThatWorks(t *testing.T) {
-	for name := range stories {
+	for name := range scenarios {
 		require.Empty(t, explore(t, name, nil))
 	}
 }
@@ -223,8 +223,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		}, "once: no outcome is recorded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story, _, _ := strings.Cut(c.want, ":")
-			found := explore(t, story, func(s *memstore.Store) protocol.Store {
+			scenario, _, _ := strings.Cut(c.want, ":")
+			found := explore(t, scenario, func(s *memstore.Store) protocol.Store {
 				p := &planted{Store: s}
 				c.plant(p)
 				return p

@@ -21,7 +21,7 @@ const (
 	lapse = 20 * time.Minute
 	// timeout is a function's, in a run in which it is over.
 	timeout = 30 * time.Second
-	// sweeps that a story with a sweeper has at least: a probe that fails is made again.
+	// sweeps that a scenario with a sweeper has at least: a probe that fails is made again.
 	sweeps = 6
 )
 

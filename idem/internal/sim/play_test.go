@@ -31,7 +31,7 @@ func TestWhenAWorkerComes(t *testing.T) {
 			w := sim.New(sim.Plan{{Call: "shop: charge", N: 1}: sim.KilledFirst})
 			synctest.Test(t, func(*testing.T) { accepted(idem.Repeatable, c.message, 2)(w) })
 			var ends []string
-			for _, line := range w.Story() {
+			for _, line := range w.Lines() {
 				if end, found := strings.CutPrefix(line, "the delivery of "); found {
 					ends = append(ends, end)
 				}

@@ -17,9 +17,9 @@ import (
 	"github.com/idem-go/idempotency/idem/secrets"
 )
 
-// stories are handlers that make no mistake. Their effects have no token: what takes place twice has run twice. The
+// scenarios are handlers that make no mistake. Their effects have no token: what takes place twice has run twice. The
 // result is the number of the attempt, so that a lost one is seen.
-var stories = map[string]func(*sim.World){
+var scenarios = map[string]func(*sim.World){
 	"once": calls(func(ctx context.Context, w *sim.World, e *idem.Engine) (any, error) {
 		op := idem.Operation{Name: "charge"}
 		return do(ctx, e, op.Key("acme", "1"), 1, func(ctx context.Context, _ int) (int, error) {
@@ -47,7 +47,7 @@ var stories = map[string]func(*sim.World){
 	"secret":      secret,
 }
 
-// crowded are stories for callers at the same time: their handlers may do anything.
+// crowded are scenarios for callers at the same time: their handlers may do anything.
 var crowded = map[string]func(*sim.World){"moods": moods, "forgotten": forgotten, "trip": trip}
 
 // do makes a call. A result that is queued is no answer yet: its process may die before it is recorded.

@@ -1,6 +1,6 @@
 // Package sim is a world for a request: processes over one store, another system where effects take place,
 // and time that runs as fast as nothing waits. A plan says what becomes of each call. The same plan gives the
-// same story. It runs in a bubble of testing/synctest.
+// same run. It runs in a bubble of testing/synctest.
 package sim
 
 import (
@@ -79,9 +79,9 @@ type Kept interface {
 	Conditions(decide func(action any) (holds bool, old any))
 }
 
-// World is one run of a story.
+// World is one run of a scenario.
 type World struct {
-	// Store has what is recorded. It is a *memstore.Store unless a story replaces it before it begins.
+	// Store has what is recorded. It is a *memstore.Store unless a scenario replaces it before it begins.
 	Store Kept
 	// Broken, if set, returns the store that a process gets in its place: to see what is found.
 	Broken func(Kept) protocol.Store
@@ -97,14 +97,14 @@ type World struct {
 	made      map[string]int
 	points    []Point
 	first     int // how many of them are of the first two deliveries; the later ones repeat the second
-	story     []string
+	lines     []string
 	replays   map[Point]bool // made when all outcomes were recorded
 	fired     int            // fates of the plan that have come
 	waiting   int            // calls that have waited for a frozen process
 	processes []*process
 	systems   map[string]bool // whether they are optional, by name
 	effects   map[string]*effect
-	most      map[string]int // how often effects may stand, where the story says so
+	most      map[string]int // how often effects may stand, where the scenario says so
 	once      map[string]int // how often each stands when each request has come once
 	fates     map[Fate]int   // that have come
 	answers   []Answer
@@ -116,7 +116,7 @@ type World struct {
 	streamed  map[string]func(context.Context, *idem.Engine, string) error // by operation
 	swept     []reconcile.Operation
 	meanwhile func(context.Context, *reconcile.Reconciler) error
-	mistake   error // of the story
+	mistake   error // of the scenario
 }
 
 // New returns a world without processes.
@@ -134,17 +134,17 @@ func New(plan Plan) *World {
 // request comes once.
 func (w *World) Most(effect string, n int) { w.most[effect] = n }
 
-// Story is what has happened, a line each.
-func (w *World) Story() []string {
+// Lines are what has happened, a line each.
+func (w *World) Lines() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.story)
+	return slices.Clone(w.lines)
 }
 
 func (w *World) tell(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.story = append(w.story, fmt.Sprintf(format, args...))
+	w.lines = append(w.lines, fmt.Sprintf(format, args...))
 }
 
 // enter counts a call and says what becomes of it.
